@@ -12,14 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How often the kernel of the only mount has asked for attributes.
 fn asked(cluster: &Cluster<'_>) -> u64 {
+    asked_for(cluster, "getattr")
+}
+
+/// How often the kernel of the only mount has made such a request.
+pub fn asked_for(cluster: &Cluster<'_>, what: &str) -> u64 {
     let status = cluster.weir(&["status", "--json"]).json();
     let address = status["mount_daemons"][0]["metrics"].as_str().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
-    let name = "weir_mount_operation_duration_seconds_count{op=\"getattr\"} ";
-    page.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
+    let name = format!("weir_mount_operation_duration_seconds_count{{op=\"{what}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -51,7 +56,7 @@ fn what_is_leased_the_kernel_does_not_ask_for_again() {
 }
 
 /// Runs threads that look at a path until `work` is done.
-fn looked_at_meanwhile(paths: &[&Path], work: impl FnOnce()) {
+pub fn looked_at_meanwhile(paths: &[&Path], work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for path in paths.iter().chain(paths) {

@@ -51,6 +51,7 @@ mod interrupts;
 mod jobs;
 mod joining;
 mod kernel_attributes;
+mod kernel_names;
 mod kill_lab;
 mod kill_load;
 mod kills;

@@ -136,6 +136,10 @@ pub trait Filesystem: Send + Sync + 'static {
     /// (Called for lookups, listings and requests for attributes.)
     fn was_told(&self, file: FileId) {}
 
+    /// The reply to a lookup or a listing that gives names a lifetime, or to a removal or a rename that
+    /// has succeeded, was sent, or refused by the kernel.
+    fn was_answered(&self, ctx: &RequestContext<'_>) {}
+
     /// Returns attributes. `fh` is set if the request names an open file.
     fn getattr(&self, ctx: &RequestContext<'_>, node: NodeId, fh: Option<u64>)
     -> Reply<Attributes>;

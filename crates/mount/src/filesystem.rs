@@ -5,10 +5,12 @@ use crate::kernel::size::Answer;
 use crate::open::handles::{DirHandle, Handle};
 use crate::operations::callers::{CHANGE, bits_of};
 use crate::operations::gone::in_directory;
+use crate::operations::told::asker;
 use crate::translate::{
     context, create_options, data_context, for_kernel, groupless, is_to_run, masked, rights_of,
 };
 use crate::weirfs::WeirFs;
+use std::time::Instant;
 use weir_client::{Context, CreateOptions};
 use weir_fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
@@ -19,9 +21,12 @@ use weir_wire::meta::RenameRequest;
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        let found = self.find(ctx, self.file(parent)?, name);
+        let dir = self.file(parent)?;
+        self.heard(ctx);
+        let found = self.find(ctx, dir, name);
         if name != b".." {
-            return Ok(self.lasting(ctx, self.named(ctx, (parent, name), in_directory(found)?)?));
+            let entry = self.lasting(ctx, self.named(ctx, (parent, name), in_directory(found)?)?);
+            return Ok(self.lasting_name(ctx, (dir, name), entry));
         }
         // Only NFS export asks for it, and knows what it means if nothing is there any more.
         let attr = found?;
@@ -46,6 +51,10 @@ impl Filesystem for WeirFs {
 
     fn was_told(&self, file: FileId) {
         self.cache.was_told(file);
+    }
+
+    fn was_answered(&self, ctx: &RequestContext<'_>) {
+        self.cache.names.sent(asker(ctx), Instant::now());
     }
 
     fn getattr(
@@ -121,14 +130,16 @@ impl Filesystem for WeirFs {
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
         let dir = self.file(parent)?;
-        let left = self.judged(ctx, dir, CHANGE, |by| self.client.unlink_and_hold(by, dir, name));
+        let unlink = |by: &Context| self.client.unlink_and_hold(by, dir, name);
+        let left = self.changing(ctx, &[dir], || self.judged(ctx, dir, CHANGE, unlink));
         in_directory(left)?.into_iter().for_each(|left| self.lost_a_name(left));
         Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
         let dir = self.file(parent)?;
-        in_directory(self.judged(ctx, dir, CHANGE, |by| self.client.rmdir(by, dir, name)))?;
+        let rmdir = |by: &Context| self.client.rmdir(by, dir, name);
+        in_directory(self.changing(ctx, &[dir], || self.judged(ctx, dir, CHANGE, rmdir)))?;
         self.nodes.removed(parent, name);
         Ok(())
     }
@@ -157,7 +168,8 @@ impl Filesystem for WeirFs {
         };
         let dirs = [request.parent, request.new_parent];
         let replace = |by: &Context| self.client.replace(by, &request);
-        let left = in_directory(self.judged_by_all(ctx, &dirs, CHANGE, replace))?;
+        let judged = || self.judged_by_all(ctx, &dirs, CHANGE, replace);
+        let left = in_directory(self.changing(ctx, &dirs, judged))?;
         left.into_iter().for_each(|left| self.lost_a_name(left));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
@@ -182,6 +194,7 @@ impl Filesystem for WeirFs {
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
+        self.heard(ctx);
         let (file, rights) = (self.file(node)?, rights_of(args.flags));
         let open = |by: &Context| self.client.open(by, file, rights);
         let judged = |open: &dyn Fn(&Context) -> _| self.judged(ctx, file, bits_of(rights), open);
@@ -199,6 +212,7 @@ impl Filesystem for WeirFs {
         mode: NewMode,
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
+        self.heard(ctx);
         let options = create_options(mode, args);
         let dir = self.file(parent)?;
         let create = |by: &Context, exclusive: bool| {
@@ -352,7 +366,8 @@ impl Filesystem for WeirFs {
         self.copy_range(ctx, args)
     }
 
-    fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, flags: u32) -> Reply<Opened> {
+    fn opendir(&self, ctx: &RequestContext<'_>, _node: NodeId, flags: u32) -> Reply<Opened> {
+        self.heard(ctx);
         Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::new(flags)))))
     }
 

@@ -122,6 +122,12 @@ impl Client {
         (!is_open).then(|| self.known_attr(file)).flatten()
     }
 
+    /// The file of a cached name. It changes only with news for the layer above
+    /// ([`crate::UpperCache::names_change`]), or by a change of this client.
+    pub fn known_name(&self, dir: FileId, name: &[u8]) -> Option<FileId> {
+        self.inner.known_name(dir, name)
+    }
+
     /// How long cached data may be used if nothing more arrives from the metadata server.
     pub fn keeps_for(&self) -> Duration {
         self.inner.holdings.clock.good_until().saturating_sub(since_boot())

@@ -183,7 +183,7 @@ impl Inner {
                 upper.forget_attributes(*file);
                 return upper.knows(*file);
             }
-            EventKind::Name { dir, .. } => upper.attributes_change(*dir),
+            EventKind::Name { dir, .. } => upper.names_change(*dir),
             EventKind::Removal { file } => {
                 upper.forget_attributes(*file);
                 if upper.holds(*file) {

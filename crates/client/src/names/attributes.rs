@@ -57,6 +57,12 @@ impl Inner {
         result.map(|attr| self.seen(attr))
     }
 
+    /// The file of a cached name.
+    pub(crate) fn known_name(&self, dir: FileId, name: &[u8]) -> Option<FileId> {
+        let known = || self.holdings.kept.lock().name(dir, name, clock::uptime());
+        self.may_use_kept().then(known).flatten().flatten()
+    }
+
     /// Cached attributes.
     pub(crate) fn known_attr(&self, file: FileId) -> Option<Attr> {
         let may = self.may_use_kept();

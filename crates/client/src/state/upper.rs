@@ -20,6 +20,11 @@ pub trait UpperCache: Send + Sync {
     /// Called when attributes of a file or directory have changed, possibly because of a name in it
     /// or by this client. Otherwise as [`UpperCache::forget_attributes`].
     fn attributes_change(&self, _file: FileId) {}
+    /// Called when another client changes a name in a directory, and so its attributes. Otherwise as
+    /// [`UpperCache::forget_attributes`].
+    fn names_change(&self, dir: FileId) {
+        self.attributes_change(dir);
+    }
     /// Called when the metadata server does not know any more what this client caches. Otherwise as
     /// [`UpperCache::forget_attributes`], for all files.
     fn forget_all_attributes(&self) {}

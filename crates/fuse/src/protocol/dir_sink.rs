@@ -62,8 +62,16 @@ impl<'a> DirSink<'a> {
     }
 }
 
-/// The nodes in a listing with attributes, and the files of which the attributes have a lifetime.
-pub(crate) fn given(mut listing: &[u8]) -> impl Iterator<Item = (NodeId, Option<FileId>)> {
+/// An entry of a listing with attributes.
+pub(crate) struct Given {
+    pub(crate) node: NodeId,
+    /// The file, if its attributes have a lifetime.
+    pub(crate) lasting: Option<FileId>,
+    pub(crate) name_lasts: bool,
+}
+
+/// What the kernel is told by a listing with attributes.
+pub(crate) fn given(mut listing: &[u8]) -> impl Iterator<Item = Given> {
     std::iter::from_fn(move || {
         let (entry, rest) = abi::EntryOut::read_from_prefix(listing).ok()?;
         let (dirent, _) = abi::Dirent::read_from_prefix(rest).ok()?;
@@ -71,9 +79,13 @@ pub(crate) fn given(mut listing: &[u8]) -> impl Iterator<Item = (NodeId, Option<
         let length = (length + dirent.namelen as usize).next_multiple_of(size_of::<u64>());
         listing = listing.get(length..)?;
         let lasts = entry.attr_valid > 0 || entry.attr_valid_nsec > 0;
-        Some((entry.nodeid, lasts.then_some(FileId(entry.attr.ino))))
+        Some(Given {
+            node: entry.nodeid,
+            lasting: lasts.then_some(FileId(entry.attr.ino)),
+            name_lasts: entry.entry_valid > 0 || entry.entry_valid_nsec > 0,
+        })
     })
-    .filter(|(node, _)| *node != 0)
+    .filter(|given| given.node != 0)
 }
 
 /// Replaces inode number 0, whose entries programs skip.

@@ -63,10 +63,10 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             Op::MkNod { name, mode, rdev } => self.entry(&fs.mknod(ctx, node, name, mode, rdev)?),
             Op::MkDir { name, mode } => self.entry(&fs.mkdir(ctx, node, name, mode)?),
             Op::Link { node: file, new_name } => self.entry(&fs.link(ctx, file, node, new_name)?),
-            Op::Unlink { name } => self.done(fs.unlink(ctx, node, name)),
-            Op::RmDir { name } => self.done(fs.rmdir(ctx, node, name)),
+            Op::Unlink { name } => self.changed(fs.unlink(ctx, node, name)),
+            Op::RmDir { name } => self.changed(fs.rmdir(ctx, node, name)),
             Op::Rename { name, new_parent, new_name, flags } => {
-                self.done(fs.rename(ctx, node, name, new_parent, new_name, flags))
+                self.changed(fs.rename(ctx, node, name, new_parent, new_name, flags))
             }
             Op::ReadLink => self.readlink(),
 
@@ -195,6 +195,12 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         Ok(())
     }
 
+    fn changed(&self, result: Reply<()>) -> Reply<()> {
+        self.done(result)?;
+        self.fs.was_answered(self.ctx);
+        Ok(())
+    }
+
     fn entry(&self, entry: &Entry) -> Reply<()> {
         self.value(&encode::entry(entry))?;
         self.take_back_entry(entry);
@@ -232,7 +238,13 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             return self.found(&self.fs.find_again(self.ctx, self.node)?);
         }
         match self.fs.lookup(self.ctx, self.node, name) {
-            Ok(entry) => self.found(&entry),
+            Ok(entry) => {
+                self.found(&entry)?;
+                if !entry.entry_ttl.is_zero() {
+                    self.fs.was_answered(self.ctx);
+                }
+                Ok(())
+            }
             Err(Errno::ENOENT) if !self.negative_ttl.is_zero() => {
                 self.value(&encode::negative_entry(self.negative_ttl))
             }
@@ -281,11 +293,16 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         self.answer.bytes(&self.buffer[..used]);
         if plus {
             let was_heard = self.answer.was_heard();
-            for (node, lasting) in given(&self.buffer[..used]) {
-                lasting.into_iter().for_each(|file| self.fs.was_told(file));
+            let mut names_last = false;
+            for given in given(&self.buffer[..used]) {
+                given.lasting.into_iter().for_each(|file| self.fs.was_told(file));
+                names_last |= given.name_lasts;
                 if !was_heard {
-                    self.fs.forget(node, 1);
+                    self.fs.forget(given.node, 1);
                 }
+            }
+            if names_last {
+                self.fs.was_answered(self.ctx);
             }
         }
         Ok(())

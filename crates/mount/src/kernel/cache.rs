@@ -4,6 +4,7 @@ use crate::kernel::acls::KernelAcls;
 use crate::kernel::dropper::Dropper;
 use crate::kernel::files::KernelFiles;
 use crate::kernel::lifetimes::Lifetimes;
+use crate::kernel::names::Names;
 use crate::kernel::pages::{Drop as PageDrop, FilePages};
 use crate::kernel::seen::Seen;
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ pub struct KernelCache {
     acls: Arc<Mutex<KernelAcls>>,
     /// Attributes that the kernel uses without asking.
     pub(crate) lifetimes: Arc<Lifetimes>,
+    /// Names that the kernel uses without asking.
+    pub(crate) names: Arc<Names>,
     pub(super) seen: Arc<Seen>,
     pub(crate) files: Arc<KernelFiles>,
     pub(super) open: Arc<RwLock<HashMap<FileId, OpenFile>>>,

@@ -169,6 +169,7 @@ impl Around {
 
 impl UpperCache for KernelCache {
     fn forget_attributes(&self, file: FileId) {
+        self.close_for(file);
         let nodes = self.acls().take(file);
         // An answer that is under way is not kept after this.
         let begun: Vec<_> = nodes.into_iter().map(|node| self.dropper.forget(node)).collect();
@@ -186,7 +187,13 @@ impl UpperCache for KernelCache {
         self.end_lifetime(file);
     }
 
+    fn names_change(&self, dir: FileId) {
+        self.names.close(dir, Instant::now());
+        self.end_lifetime(dir);
+    }
+
     fn forget_all_attributes(&self) {
+        self.names.close_all();
         self.end_all_lifetimes();
     }
 
@@ -208,6 +215,7 @@ impl UpperCache for KernelCache {
     fn drop_everything(&self) {
         // What is not open is not read before it has been opened: as unseen.
         self.seen.clear();
+        self.names.close_all();
         self.end_all_lifetimes();
         let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,7 @@ use weir_types::FileId;
 /// The most files: as many as the client caches attributes.
 const MAX_FILES: usize = 65_536;
 /// A thread of the kernel handles a reply within this time.
-const ACTS: Duration = Duration::from_secs(2);
+pub(super) const ACTS: Duration = Duration::from_secs(2);
 /// The shortest time between two searches for entries that are over.
 const SWEEP: Duration = Duration::from_secs(1);
 

@@ -120,6 +120,11 @@ impl Nodes {
                 .is_some_and(|held| held.iter().any(|held| held.node == node))
     }
 
+    /// Whether the kernel has a directory under several numbers.
+    pub(crate) fn has_several(&self, file: FileId) -> bool {
+        self.lock().held.get(&file).is_some_and(|held| held.len() > 1)
+    }
+
     /// Whether the kernel has the file as a directory.
     pub(crate) fn is_directory(&self, file: FileId) -> bool {
         self.lock().held.contains_key(&file)

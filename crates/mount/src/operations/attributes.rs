@@ -20,6 +20,8 @@ impl WeirFs {
         fh: Option<u64>,
     ) -> Reply<Attributes> {
         let file = self.file(node)?;
+        self.heard(ctx);
+        self.cache.waits_until_open(file);
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
         let by = groupless(ctx);
         let attr = match self.found(ctx, self.attr_or_last(&by, file))? {

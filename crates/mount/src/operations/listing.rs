@@ -3,6 +3,7 @@
 use crate::open::handles::Handle;
 use crate::operations::callers::READ;
 use crate::operations::gone::in_directory;
+use crate::operations::told::asker;
 use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
 use weir_fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
@@ -22,6 +23,24 @@ impl WeirFs {
         fh: u64,
         offset: u64,
         sink: &mut DirSink<'_>,
+    ) -> Reply<()> {
+        self.heard(ctx);
+        let mut names_last = false;
+        let listed = self.list_into(ctx, (node, fh), offset, sink, &mut names_last);
+        if !names_last {
+            self.cache.names.tells_none(asker(ctx));
+        }
+        listed
+    }
+
+    /// As [`Self::list`]; says whether the kernel is told of names with a lifetime.
+    fn list_into(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, fh): (NodeId, u64),
+        offset: u64,
+        sink: &mut DirSink<'_>,
+        names_last: &mut bool,
     ) -> Reply<()> {
         let handle = self.handle(fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
@@ -77,7 +96,12 @@ impl WeirFs {
                 let entry = attr.map(|attr| {
                     let mut entry = Entry::new(attr, self.ttl());
                     self.number(&mut entry, node, &found.name);
-                    self.lasting(ctx, entry)
+                    let name = (listed, &found.name[..]);
+                    let entry_ttl = self.name_lifetime(ctx, name, found.file, true);
+                    if entry_ttl.is_zero() && !*names_last {
+                        self.cache.names.tells_none(asker(ctx));
+                    }
+                    self.lasting(ctx, Entry { entry_ttl, ..entry })
                 });
                 let pushed = sink.push(&DirEntry {
                     node: found.file.0,
@@ -87,7 +111,10 @@ impl WeirFs {
                     entry: entry.as_ref(),
                 });
                 is_told |= pushed;
-                lasting |= pushed && entry.as_ref().is_some_and(|entry| !entry.attr_ttl.is_zero());
+                if let Some(entry) = entry.as_ref().filter(|_| pushed) {
+                    *names_last |= !entry.entry_ttl.is_zero();
+                    lasting |= !entry.attr_ttl.is_zero() || *names_last;
+                }
                 if !pushed {
                     // The kernel does not learn of it.
                     if let Some(entry) = entry {

@@ -3,6 +3,7 @@
 mod access_times;
 mod attributes;
 pub(crate) mod callers;
+pub(crate) mod changes;
 mod file_hints;
 mod file_io;
 mod find;
@@ -15,5 +16,5 @@ mod lock_kind;
 mod locks;
 mod quotas;
 mod ranges;
-mod told;
+pub(crate) mod told;
 mod xattrs;

@@ -1,10 +1,11 @@
 //! What the kernel is told of files, and for how long it may use it.
 
 use crate::kernel::answers::Question;
+use crate::kernel::names::{self, Asker};
 use crate::kernel::size::Answer;
 use crate::translate::groupless;
 use crate::weirfs::WeirFs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_client::{Consistency, File};
 use weir_fuse::{Entry, NodeId, OpenArgs, Opened, Reply, RequestContext};
 use weir_types::{Attr, FileId, FileKind};
@@ -24,6 +25,9 @@ impl WeirFs {
             FileId::ROOT => self.client.keeps_for().min(MAX_ROOT_LIFETIME),
             _ => self.client.keeps_for(),
         };
+        if self.cache.names.is_closed(attr.file) {
+            return Duration::ZERO;
+        }
         let begins = || self.cache.begins_to_use((attr, node), ctx.pid, lifetime);
         // What a file takes that may have holes, changes unnoticed.
         if attr.sparse || lifetime.is_zero() || !begins() {
@@ -35,6 +39,49 @@ impl WeirFs {
         }
         self.cache.was_told(attr.file);
         Duration::ZERO
+    }
+
+    /// Records a request of a thread: it has handled the reply to the one before.
+    pub(crate) fn heard(&self, ctx: &RequestContext<'_>) {
+        self.cache.names.asks(asker(ctx), Instant::now());
+    }
+
+    /// How long the kernel may use the name of a file in a directory without asking: for a moment, if
+    /// the client caches the very same. If the kernel is told of none, [`names::Names::tells_none`]
+    /// has to follow.
+    pub(crate) fn name_lifetime(
+        &self,
+        ctx: &RequestContext<'_>,
+        (dir, name): (FileId, &[u8]),
+        file: FileId,
+        listing: bool,
+    ) -> Duration {
+        if self.options.consistency != Consistency::Strict {
+            return self.ttl();
+        }
+        let lifetime = self.client.keeps_for().min(names::LIFETIME);
+        if lifetime.is_zero() || !self.cache.begins_to_name(asker(ctx), (dir, file), listing) {
+            return Duration::ZERO;
+        }
+        // Asked after that: what changes it now closes the directory first.
+        match self.client.known_name(dir, name) == Some(file) {
+            true => lifetime,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// An entry that was found by its name.
+    pub(crate) fn lasting_name(
+        &self,
+        ctx: &RequestContext<'_>,
+        at: (FileId, &[u8]),
+        entry: Entry,
+    ) -> Entry {
+        let entry_ttl = self.name_lifetime(ctx, at, entry.attr.file, false);
+        if entry_ttl.is_zero() {
+            self.cache.names.tells_none(asker(ctx));
+        }
+        Entry { entry_ttl, ..entry }
     }
 
     /// Attributes for the kernel.
@@ -126,4 +173,9 @@ impl WeirFs {
             self.cache.was_dropped(file, node, number);
         }
     }
+}
+
+/// The request, for what the kernel is told of names.
+pub(crate) fn asker(ctx: &RequestContext<'_>) -> Asker {
+    Asker { thread: ctx.pid, unique: ctx.unique }
 }

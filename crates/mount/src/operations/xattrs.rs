@@ -45,6 +45,9 @@ impl WeirFs {
             _ => return Err(Errno::EINVAL),
         };
         let file = self.file(node)?;
+        if is_acl(name) {
+            self.cache.close_names_of_open(file);
+        }
         self.of_node(file, self.client.set_xattr(&context(ctx), file, name, value, mode))?;
         if name == CAPABILITY {
             self.is_capable(file);
@@ -106,6 +109,9 @@ impl WeirFs {
             return self.set_layout(ctx, node, None);
         }
         let file = self.file(node)?;
+        if is_acl(name) {
+            self.cache.close_names_of_open(file);
+        }
         self.of_node(file, self.client.remove_xattr(&context(ctx), file, name))
     }
 }
