@@ -27,7 +27,7 @@ const CUTS: [(u8, (usize, usize)); 4] = [(2, (0, 1)), (3, (0, 1)), (3, (1, 2)), 
 
 /// All cuts, both ways and one way, or every second of them; what came of each.
 fn all(protocols: &[Protocol], mut judge: impl FnMut(Point, &[Vec<Did>])) {
-    let mut seed = 0;
+    let mut seed = 0u64;
     for (copies, (a, b)) in CUTS {
         for (between, one_way) in [((a, b), false), ((a, b), true), ((b, a), true)] {
             for protocol in protocols.iter().copied() {
