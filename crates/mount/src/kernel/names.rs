@@ -22,7 +22,7 @@
 //! The state is pure: the time, and what threads do, are passed in.
 
 use crate::kernel::lifetimes::ACTS;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_types::FileId;
@@ -41,6 +41,8 @@ const MAX_DIRECTORIES: usize = 65_536;
 const LONGEST: Duration = ACTS.saturating_add(OVER);
 /// The most files with names that were told in that time.
 const MAX_FILES: usize = 65_536;
+/// The most pairs of directories between which names were moved.
+const MAX_MOVES: usize = 256;
 /// The most threads with unsettled replies.
 const MAX_THREADS: usize = 4096;
 /// The shortest time between two searches for what is over.
@@ -140,7 +142,10 @@ struct State {
     directories: HashMap<FileId, Directory>,
     /// Directories in which a file was named, and when that was last.
     files: HashMap<FileId, (Vec<FileId>, Instant)>,
-    /// When this kernel last began to move a name from one directory to another.
+    /// Between which directories this kernel has moved names, and when it began the last of these moves; the latest
+    /// is at the end.
+    moves: VecDeque<(Instant, Vec<FileId>)>,
+    /// When there was no room for one more of these last.
     moved: Option<Instant>,
     threads: HashMap<u32, Unsettled>,
     swept: Option<Instant>,
@@ -232,11 +237,18 @@ impl Names {
         let is_lately = |at: Instant| now < at + LONGEST;
         let named = state.files.get(&file).filter(|(_, last)| is_lately(*last));
         let Some((dirs, _)) = named else { return Vec::new() };
-        // After a move nobody knows where its names are.
-        let dirs = match state.moved.is_some_and(is_lately) {
-            true => state.directories.keys().copied().collect(),
-            false => dirs.clone(),
-        };
+        let mut dirs = dirs.clone();
+        if state.moved.is_some_and(is_lately) {
+            // Nobody knows where its names are.
+            dirs = state.directories.keys().copied().collect();
+        }
+        let mut ways: Vec<_> = state.moves.iter().filter(|(at, _)| is_lately(*at)).collect();
+        while let Some(next) = ways.iter().position(|(_, way)| way.iter().any(|d| dirs.contains(d)))
+        {
+            let (_, way) = ways.swap_remove(next);
+            let new: Vec<_> = way.iter().filter(|dir| !dirs.contains(dir)).copied().collect();
+            dirs.extend(new);
+        }
         for dir in &dirs {
             if let Some(directory) = state.directories.get_mut(dir) {
                 directory.closed = true;
@@ -255,11 +267,13 @@ impl Names {
     pub(crate) fn change_begins(&self, asker: Asker, dirs: &[FileId], now: Instant) {
         self.asks(asker, now);
         let mut state = self.lock();
+        // What is over is forgotten; a change is never refused.
+        state.has_room(now);
         for dir in dirs {
             state.directories.entry(*dir).or_default().changes += 1;
         }
         if dirs.len() > 1 {
-            state.moved = Some(now);
+            state.moves(dirs, now);
             state.join(dirs);
         }
     }
@@ -362,6 +376,19 @@ impl State {
         if !reply.named.contains(&dir) {
             reply.named.push(dir);
             self.directories.entry(dir).or_default().unsettled += 1;
+        }
+    }
+
+    /// Records that a name goes from one of these directories to the other.
+    fn moves(&mut self, dirs: &[FileId], now: Instant) {
+        while self.moves.front().is_some_and(|(at, _)| now >= *at + LONGEST) {
+            self.moves.pop_front();
+        }
+        self.moves.retain(|(_, way)| way != dirs);
+        if self.moves.len() < MAX_MOVES {
+            self.moves.push_back((now, dirs.to_vec()));
+        } else {
+            self.moved = Some(now);
         }
     }
 

@@ -360,6 +360,41 @@ fn the_names_of_a_file_end_in_all_directories_that_may_have_one() {
 }
 
 #[test]
+fn moves_between_others_concern_no_name_unless_they_are_too_many() {
+    let (names, now) = (Names::default(), Instant::now());
+    let moves = |from, to| {
+        let (mover, dirs) = (asker(3, 3), [FileId(from), FileId(to)]);
+        names.change_begins(mover, &dirs, now);
+        names.change_ends(mover, &dirs, Ended::Refused);
+    };
+    assert!(tells(&names, asker(1, 1), DIR, now));
+    moves(100, 101);
+    assert_eq!(names.close_names_of(FILE, now), [DIR]);
+    // By way of others, and the first way once more.
+    for (from, to) in [(DIR.0, 100), (100, 102), (DIR.0, 100)] {
+        moves(from, to);
+    }
+    let mut closed = names.close_names_of(FILE, now);
+    closed.sort_unstable();
+    assert_eq!(closed, [DIR, FileId(100), FileId(101), FileId(102)]);
+    assert!(names.begins(asker(2, 2), (OTHER, FileId(21)), false, now));
+    (0..MAX_MOVES as u64).for_each(|n| moves(1_000 + n, 5_000 + n));
+    assert!(names.close_names_of(FILE, now).contains(&OTHER));
+}
+
+#[test]
+fn directories_that_are_changed_are_forgotten_when_they_are_too_many() {
+    let (names, now) = (Names::default(), Instant::now());
+    for n in 0..3 * MAX_DIRECTORIES as u64 {
+        // As long as it takes, and longer than between two sweeps.
+        let at = now + Duration::from_millis(n / 10);
+        names.change_begins(asker(0, n), &[FileId(n)], at);
+        names.change_ends(asker(0, n), &[FileId(n)], Ended::Done);
+    }
+    assert!(names.lock().directories.len() < 2 * MAX_DIRECTORIES);
+}
+
+#[test]
 fn a_directory_is_opened_when_names_are_over_and_gives_lifetimes_again_when_all_is_calm() {
     let (names, now) = (Names::default(), Instant::now());
     assert!(tells(&names, asker(1, 1), DIR, now));
