@@ -110,6 +110,17 @@ fn a_cluster_moves_to_several_metadata_servers_and_back() {
     cluster.weir(&["meta", "add"]).ok();
     cluster.weir(&["up"]).ok();
     assert_eq!(names(&cluster), ["alone", "alone-again", "later", "together"]);
+
+    // The first one begins another journal, and has not run alone meanwhile.
+    let all = names(&cluster);
+    cluster.weir(&["down"]).ok();
+    cluster.weir(&["meta", "remove", "2"]).ok();
+    cluster.weir(&["meta", "add"]).ok();
+    for _ in 0..2 {
+        cluster.weir(&["up"]).ok();
+        assert_eq!(names(&cluster), all);
+        cluster.weir(&["down"]).ok();
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use weir_host::sync::Mutex;
 use weir_host::{clock, thread};
-use weir_metastore::{Batch, Begun, Held, Journal, Sequence};
+use weir_metastore::{Batch, Begun, Extent, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Lease time in etcd, seconds. After a leader's death others wait this long.
@@ -109,8 +109,9 @@ impl EtcdJournal {
         address: &str,
         begin: Option<Begun>,
     ) -> Result<Option<u64>> {
-        let (leader, term, head) = (self.key("leader"), self.key("term"), self.key("head"));
-        let seen = self.txn(&[], &[get(&leader), get(&term), get(&head)], &[])?;
+        let (leader, term) = (self.key("leader"), self.key("term"));
+        let (head, begun) = (self.key("head"), self.key("begun"));
+        let seen = self.txn(&[], &[get(&leader), get(&term), get(&head), get(&begun)], &[])?;
         if seen.found(0).is_some() {
             return Ok(None);
         }
@@ -124,17 +125,19 @@ impl EtcdJournal {
         let mut compare = vec![created_at(&leader, 0), changed_at(&term, of)];
         let mut success =
             vec![put_leased(&leader, address, lease), put(&term, next.to_string().as_bytes())];
-        match (seen.found(2), begin) {
-            (Some(_), _) => {}
-            (None, Some(begin)) => {
-                compare.push(created_at(&head, 0));
-                success.push(put(&head, begin.at.0.to_string()));
-                success.push(put(&self.key("begun"), shown(begin)));
-            }
-            (None, None) => {
-                let what = format!("etcd holds no log of metadata below {}", self.prefix);
-                return Err(Error::new(ErrorKind::NotFound, what));
-            }
+        let found = extent(seen.found(2), seen.found(3))?;
+        let led = Extent::led(found, begin).ok_or_else(|| {
+            let what = format!("etcd holds no log of metadata below {}", self.prefix);
+            Error::new(ErrorKind::NotFound, what)
+        })?;
+        // The term has not changed since: so nobody has led, and appended, since.
+        if found.is_none() {
+            compare.push(created_at(&head, 0));
+            success.push(put(&head, led.head.0.to_string()));
+        }
+        if let Some(new) = led.begun.filter(|_| found.is_none_or(|found| found.begun.is_none())) {
+            compare.push(created_at(&begun, 0));
+            success.push(put(&begun, shown(new)));
         }
         let done = self.txn(&compare, &success, &[])?;
         if !done.succeeded {
@@ -181,15 +184,9 @@ impl Journal for EtcdJournal {
         Ok(found.map(|found| String::from_utf8_lossy(&found.value).into_owned()))
     }
 
-    fn head(&self) -> Result<Option<Sequence>> {
-        Ok(self.find("head")?.as_ref().map(decimal).transpose()?.map(Sequence))
-    }
-
-    fn begun(&self) -> Result<Option<Begun>> {
-        self.find("begun")?
-            .as_ref()
-            .map(|found| parsed(found).ok_or_else(|| foreign(found)))
-            .transpose()
+    fn extent(&self) -> Result<Option<Extent>> {
+        let seen = self.txn(&[], &[get(&self.key("head")), get(&self.key("begun"))], &[])?;
+        extent(seen.found(0), seen.found(1))
     }
 
     fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
@@ -330,15 +327,32 @@ fn decimal(found: &KeyValue) -> Result<u64> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| foreign(found))
 }
 
-/// The value that says how a log was begun: the id as 32 hexadecimal digits, and the operation.
+/// A log with these values of its keys.
+fn extent(head: Option<&KeyValue>, begun: Option<&KeyValue>) -> Result<Option<Extent>> {
+    let Some(head) = head else { return Ok(None) };
+    let begun = begun.map(|found| parsed(found).ok_or_else(|| foreign(found))).transpose()?;
+    Ok(Some(Extent { begun, head: Sequence(decimal(head)?) }))
+}
+
+/// The value that says how a log was begun: the id as 32 hexadecimal digits, the operation, the id of
+/// the log before it or `-`, and `adopted` if an older version has begun the log.
 fn shown(begun: Begun) -> String {
-    format!("{:032x} {}", u128::from_be_bytes(begun.id), begun.at.0)
+    let hex = |id| format!("{:032x}", u128::from_be_bytes(id));
+    let from = begun.from.map_or_else(|| "-".to_owned(), hex);
+    let adopted = if begun.adopted { " adopted" } else { "" };
+    format!("{} {} {from}{adopted}", hex(begun.id), begun.at.0)
 }
 
 fn parsed(found: &KeyValue) -> Option<Begun> {
-    let (id, at) = std::str::from_utf8(&found.value).ok()?.split_once(' ')?;
-    let id = u128::from_str_radix(id, 16).ok()?.to_be_bytes();
-    Some(Begun { id, at: Sequence(at.parse().ok()?) })
+    let id = |text: &str| Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes());
+    let words: Vec<&str> = std::str::from_utf8(&found.value).ok()?.split(' ').collect();
+    let (start, adopted) = match &words[..] {
+        [start @ .., "adopted"] => (start, true),
+        start => (start, false),
+    };
+    let [own, at, from] = start else { return None };
+    let from = if *from == "-" { None } else { Some(id(from)?) };
+    Some(Begun { id: id(own)?, at: Sequence(at.parse().ok()?), from, adopted })
 }
 
 /// The error for a key or value that Weir does not write.

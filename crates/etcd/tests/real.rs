@@ -1,13 +1,15 @@
 //! The journal on real processes of etcd.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use weir_etcd::{EtcdJournal, LEASE_S};
-use weir_metastore::journal_conformance::{Pair, run};
+use weir_metastore::journal_conformance::{Pair, run, run_without_id};
 use weir_metastore::{Batch, Begun, Journal, MAX_BATCH_BYTES, Sequence};
 use weir_types::ErrorKind;
 
@@ -57,6 +59,14 @@ impl Etcd {
         EtcdJournal::new(&self.endpoints, cluster).unwrap()
     }
 
+    fn delete(&self, key: &str) {
+        let body = serde_json::json!({"key": BASE64_STANDARD.encode(key)}).to_string();
+        let url = format!("{}/v3/kv/deleterange", self.endpoints[0]);
+        let mut reply = ureq::post(&url).send(body.as_str()).unwrap();
+        let told = reply.body_mut().read_to_string().unwrap();
+        assert!(told.contains("\"deleted\":\"1\""), "{told}");
+    }
+
     fn signal(&self, member: usize, signal: Signal) {
         let pid = Pid::from_child(&self.members[member]);
         kill_process(pid, signal).unwrap();
@@ -91,7 +101,7 @@ fn batch(last: u64, bytes: usize) -> Batch {
 
 /// How a log is begun behind an operation.
 fn begun(at: u64) -> Begun {
-    Begun { id: [at as u8 + 1; 16], at: Sequence(at) }
+    Begun { id: [at as u8 + 1; 16], at: Sequence(at), from: None, adopted: false }
 }
 
 #[test]
@@ -105,6 +115,8 @@ fn etcd_is_a_journal() {
     run(&Pair { a, b }, ended);
     // Another cluster has a journal of its own.
     assert_eq!(etcd.journal([2; 16]).head().unwrap(), None);
+    let (a, b) = (etcd.journal([2; 16]), etcd.journal([2; 16]));
+    run_without_id(&Pair { a, b }, || etcd.delete(&format!("/weir/{}/begun", "02".repeat(16))));
 }
 
 #[test]

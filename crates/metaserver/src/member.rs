@@ -9,7 +9,7 @@
 use crate::candidate::{Candidate, Standing};
 use crate::config::{JournalConfig, MetaServerConfig, read_master_key};
 use crate::disk_watch::DiskWatch;
-use crate::history;
+use crate::history::{self, EMPTY_IT};
 use crate::metrics::Observer;
 use crate::news::News;
 use crate::observed::{Heard, Members};
@@ -29,7 +29,7 @@ use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
-use weir_metastore::{Begun, Embedded, Engine, Held, Journal, Progress, Sequence};
+use weir_metastore::{Begun, Embedded, Engine, Extent, Held, Journal, Progress, Sequence};
 use weir_net::{LoopHandle, Server, random_bytes};
 use weir_types::{Error, ErrorKind, Result};
 
@@ -237,8 +237,8 @@ impl Follower {
                         observer.stand_by(None);
                     }
                     let Self { mut engine, journal, .. } = self;
-                    let led = engine.lead(journal.clone()).and_then(|()| begun_of(&*journal));
-                    let led = led.and_then(|begun| history::follow(&mut engine, begun.id));
+                    let led = engine.lead(journal.clone()).and_then(|()| id_of(&*journal));
+                    let led = led.and_then(|id| history::follow(&mut engine, id));
                     if let Err(error) = led {
                         renewing.end();
                         journal.resign();
@@ -270,8 +270,9 @@ impl Follower {
 
     /// Reads what is new, and takes the lead if nobody has it.
     fn look(&mut self, address: &str) -> Result<Option<(u64, Renewing)>> {
-        let head = self.journal.head()?;
-        self.join(head)?;
+        let log = self.journal.extent()?;
+        let head = log.map(|log| log.head);
+        self.join(log)?;
         self.catch_up(head)?;
         self.engine.poll()?;
         self.tell(head);
@@ -279,24 +280,24 @@ impl Follower {
         let leader = self.journal.leader()?;
         let vacant = leader.is_none();
         self.standing.set_leader(leader);
-        if vacant { self.stand(head, address) } else { Ok(None) }
+        if vacant { self.stand(log, address) } else { Ok(None) }
     }
 
     /// Makes sure that the directory fits to the journal, and marks it.
-    pub fn join(&mut self, head: Option<Sequence>) -> Result<()> {
+    pub fn join(&mut self, log: Option<Extent>) -> Result<()> {
         let here = self.engine.sequence();
-        match head {
-            Some(head) if head < here => Err(unfit(format!(
+        match log {
+            Some(Extent { head, .. }) if head < here => Err(unfit(format!(
                 "the metadata directory has operations up to {here}, and the journal only up to \
-                 {head}: it has served without the journal; empty it, and it gets a snapshot \
-                 of the metadata server that leads"
+                 {head}: it has served without the journal; {EMPTY_IT}"
             ))),
-            Some(_) => {
-                history::check(&self.engine, begun_of(&*self.journal)?)?;
-                match self.engine.is_replicated()? {
-                    true => Ok(()),
-                    false => self.engine.mark_replicated(),
+            Some(Extent { begun, .. }) => {
+                let is_replicated = self.engine.is_replicated()?;
+                // The numbers are all that tells of a journal without an id.
+                if let Some(begun) = begun {
+                    history::check(&self.engine, begun, is_replicated)?;
                 }
+                if is_replicated { Ok(()) } else { self.engine.mark_replicated() }
             }
             None if self.engine.is_replicated()? => Err(unfit(format!(
                 "the journal is gone from etcd: if it is lost, find the member whose directory has \
@@ -357,10 +358,15 @@ impl Follower {
     }
 
     /// Tries to take the lead, and then reads the rest of the journal.
-    fn stand(&mut self, head: Option<Sequence>, address: &str) -> Result<Option<(u64, Renewing)>> {
-        let begin = match head {
-            Some(_) => None,
-            None => Some(Begun { id: random_bytes()?, at: self.engine.sequence() }),
+    fn stand(&mut self, log: Option<Extent>, address: &str) -> Result<Option<(u64, Renewing)>> {
+        let begin = match log {
+            Some(Extent { begun: Some(_), .. }) => None,
+            _ => Some(Begun {
+                id: random_bytes()?,
+                at: self.engine.sequence(),
+                from: history::of(&self.engine)?,
+                adopted: log.is_some(),
+            }),
         };
         if begin.is_some() {
             // All of it is durable before others count on it.
@@ -370,9 +376,9 @@ impl Follower {
         let disk = DiskWatch::start(self.engine.path().to_owned())?;
         let renewing = Renewing::start(self.journal.clone(), disk)?;
         let mut complete = || {
-            let head = self.journal.head()?;
-            self.join(head)?;
-            self.catch_up(head)
+            let log = self.journal.extent()?;
+            self.join(log)?;
+            self.catch_up(log.map(|log| log.head))
         };
         if let Err(error) = complete() {
             renewing.end();
@@ -383,15 +389,12 @@ impl Follower {
     }
 }
 
-/// What a journal was begun with.
-fn begun_of(journal: &dyn Journal) -> Result<Begun> {
-    journal.begun()?.ok_or_else(|| {
-        unfit(
-            "the journal in etcd has no id: an older version of weir has begun it; delete it \
-             (docs/high-availability.md, Back to one server), and begin it anew"
-                .to_owned(),
-        )
-    })
+/// The id of the journal, after this server has taken the lead.
+fn id_of(journal: &dyn Journal) -> Result<[u8; 16]> {
+    let begun = journal.extent()?.and_then(|log| log.begun);
+    // Begun by an older version in this moment: it gets an id at the next attempt.
+    let none = || Error::new(ErrorKind::NotLeader, "the journal in etcd has no id yet");
+    Ok(begun.ok_or_else(none)?.id)
 }
 
 /// Whether an error of the journal, or of the disk, may be gone a moment later.

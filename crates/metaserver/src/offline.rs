@@ -51,8 +51,9 @@ fn take_in(config: &MetaServerConfig, journal: &Arc<dyn Journal>, leave: bool) -
         }
     }
     let taken: Result<()> = (|| {
-        let head = journal.head()?;
-        follower.join(head)?;
+        let log = journal.extent()?;
+        let head = log.map(|log| log.head);
+        follower.join(log)?;
         while head.is_some_and(|head| head > follower.engine.sequence()) {
             match follower.catch_up(head) {
                 // There is more of it.

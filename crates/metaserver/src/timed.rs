@@ -3,7 +3,7 @@
 use crate::metrics::Observer;
 use std::sync::Arc;
 use weir_host::clock;
-use weir_metastore::{Batch, Begun, Held, Journal, Sequence};
+use weir_metastore::{Batch, Begun, Extent, Held, Journal, Sequence};
 use weir_types::Result;
 
 /// A journal whose appends are timed.
@@ -16,11 +16,8 @@ impl Journal for Timed {
     fn leader(&self) -> Result<Option<String>> {
         self.journal.leader()
     }
-    fn head(&self) -> Result<Option<Sequence>> {
-        self.journal.head()
-    }
-    fn begun(&self) -> Result<Option<Begun>> {
-        self.journal.begun()
+    fn extent(&self) -> Result<Option<Extent>> {
+        self.journal.extent()
     }
     fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
         self.journal.acquire(address, begin)

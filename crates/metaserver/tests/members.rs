@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_metaserver::{JournalConfig, MetaServerConfig, Observer, run_member};
-use weir_metastore::{Embedded, EmbeddedConfig, Engine, Journal, ModelJournal};
+use weir_metastore::{Begun, Embedded, EmbeddedConfig, Engine, Journal, ModelJournal, Sequence};
 use weir_types::{ErrorKind, FileId, SessionId};
 use weir_wire::meta::{LookupRequest, ReassertRequest, SyncMetaRequest};
 
@@ -267,4 +267,159 @@ fn a_server_without_the_journal_refuses_the_directory_of_a_member() {
     let signal = weir_host::net::Signal::new().unwrap();
     let error = run(&signal, ()).unwrap_err();
     assert!(error.message.contains("[journal]"), "{error}");
+}
+
+/// Makes a member lead and make a directory, or look for one that is there already, and stops it.
+fn leads(place: &Place, journal: &ModelJournal, makes: Option<&str>, finds: &[&str]) {
+    let server = start(place, "a", journal.another());
+    let mut on_it = client(&server, SessionId(0));
+    if let Some(name) = makes {
+        on_it.make(&mkdir(name)).unwrap();
+    }
+    for name in finds {
+        on_it.ask(&lookup(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    server.stop();
+}
+
+/// Makes a new member get everything from this one, and then lead.
+fn gives_a_snapshot(place: &Place, journal: &ModelJournal, finds: &[&str]) {
+    let a = start(place, "a", journal.another());
+    drop(client(&a, SessionId(0)));
+    let new = Place::new();
+    let b = start(&new, "new", journal.another());
+    let (head, until) = (journal.head().unwrap(), Instant::now() + Duration::from_secs(60));
+    while !journal.members().unwrap().iter().any(|it| it.member == "new" && Some(it.upto) >= head) {
+        assert!(Instant::now() < until, "it gets no snapshot");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    a.stop();
+    b.stop();
+    leads(&new, journal, None, finds);
+}
+
+#[test]
+fn a_directory_that_has_left_one_journal_begins_another_and_gives_snapshots_to_new_members() {
+    let [place, _] = members();
+    let first = ModelJournal::default();
+    leads(&place, &first, Some("d"), &[]);
+    let as_one: Arc<dyn Journal> = Arc::new(first.another());
+    weir_metaserver::leave_journal(&config(&place, "a"), &as_one).unwrap();
+    // No metadata server has run without a journal meanwhile.
+    let second = ModelJournal::default();
+    leads(&place, &second, Some("e"), &["d"]);
+    leads(&place, &second, None, &["d", "e"]);
+    gives_a_snapshot(&place, &second, &["d", "e"]);
+}
+
+#[test]
+fn the_advice_for_a_journal_that_is_gone_makes_the_directory_begin_a_new_one() {
+    let [place, _] = members();
+    leads(&place, &ModelJournal::default(), Some("d"), &[]);
+    let second = ModelJournal::default();
+    let error = start(&place, "a", second.another()).thread.join().unwrap().unwrap_err();
+    assert!(error.message.contains("remove the file `replicated`"), "{error}");
+    std::fs::remove_file(place.config().dir.join("replicated")).unwrap();
+    leads(&place, &second, Some("e"), &["d"]);
+    gives_a_snapshot(&place, &second, &["d", "e"]);
+}
+
+#[test]
+fn a_server_that_dies_when_it_has_begun_a_journal_leads_again_and_others_are_refused() {
+    let [place, other] = members();
+    let first = ModelJournal::default();
+    leads(&place, &first, Some("d"), &[]);
+    leads(&other, &ModelJournal::default(), Some("x"), &[]);
+    // It has begun the second journal, and has written nothing to it.
+    let (begun, at) = first.extent().unwrap().map(|log| (log.begun.unwrap(), log.head)).unwrap();
+    let second = ModelJournal::default();
+    let begin = Begun { id: [9; 16], at, from: Some(begun.id), adopted: false };
+    second.acquire("a", Some(begin)).unwrap().unwrap();
+    second.end_lead();
+    // Of another history, with just as many operations.
+    let third = ModelJournal::default();
+    let engine = Embedded::open_member(&other.config().dir, EmbeddedConfig::default(), || {});
+    let at = engine.unwrap().sequence();
+    third.acquire("a", Some(Begun { at, ..begin })).unwrap().unwrap();
+    third.end_lead();
+    let error = start(&other, "b", third.another()).thread.join().unwrap().unwrap_err();
+    assert!(error.message.contains("another journal"), "{error}");
+    leads(&place, &second, Some("e"), &["d"]);
+    leads(&place, &second, None, &["d", "e"]);
+}
+
+/// Makes changes as the leader of a journal as an older version of Weir has it: without an id.
+fn changes_of_an_older_version(place: &Place, journal: &ModelJournal, keys: &[&str]) {
+    let dir = place.config().dir;
+    let mut engine = Embedded::open_member(&dir, EmbeddedConfig::default(), || {}).unwrap();
+    let begin = Begun { id: [8; 16], at: engine.sequence(), from: None, adopted: false };
+    journal.acquire("older", Some(begin)).unwrap().unwrap();
+    engine.lead(Arc::new(journal.leading())).unwrap();
+    engine.mark_replicated().unwrap();
+    for key in keys {
+        let put = |tx: &mut weir_metastore::Tx<'_>| tx.put(key.as_bytes(), b"older");
+        weir_metastore::transact(&mut engine, |tx| Ok::<_, weir_types::Error>(put(tx)?)).unwrap();
+        engine.flush().unwrap();
+    }
+    engine.close().unwrap();
+    journal.leading().resign();
+    journal.forget_id();
+}
+
+fn has(place: &Place, key: &str) -> bool {
+    let dir = place.config().dir;
+    let engine = Embedded::open_member(&dir, EmbeddedConfig::default(), || {}).unwrap();
+    weir_metastore::Tx::new(&engine).get(key.as_bytes()).unwrap().is_some()
+}
+
+#[test]
+fn the_journal_of_an_older_version_goes_on_with_all_its_members_and_loses_nothing() {
+    let [place, late] = members();
+    let journal = ModelJournal::default();
+    changes_of_an_older_version(&place, &journal, &["x1"]);
+    // It has the first change, and lacks the second one.
+    std::fs::remove_dir_all(late.config().dir).unwrap();
+    copy(&place.config().dir, &late.config().dir);
+    let [behind, alone] = [Place::new(), Place::new()];
+    copy(&place.config().dir, &behind.config().dir);
+    copy(&place.config().dir, &alone.config().dir);
+    std::fs::remove_file(alone.config().dir.join("replicated")).unwrap();
+    changes_of_an_older_version(&place, &journal, &["x2"]);
+
+    // The commands that change the metadata servers take in what is there.
+    let as_one: Arc<dyn Journal> = Arc::new(journal.another());
+    weir_metaserver::take_in_journal(&config(&late, "late"), &as_one).unwrap();
+    assert!(has(&late, "x2"));
+    assert_eq!(journal.extent().unwrap().unwrap().begun, None, "they do not lead");
+
+    // One that lacks a change takes it in, and gives the journal an id; and dies at once.
+    let head = journal.head().unwrap().unwrap();
+    let begin = Begun { id: [9; 16], at: Sequence::ZERO, from: None, adopted: true };
+    journal.acquire("a", Some(begin)).unwrap().unwrap();
+    journal.end_lead();
+    assert_eq!(journal.extent().unwrap().unwrap().begun, Some(Begun { at: head, ..begin }));
+    leads(&behind, &journal, Some("d"), &[]);
+    assert!(has(&behind, "x2"));
+    leads(&place, &journal, Some("e"), &["d"]);
+    leads(&late, &journal, None, &["d", "e"]);
+    gives_a_snapshot(&place, &journal, &["d", "e"]);
+    // It follows no journal: it may have served by itself.
+    let error = start(&alone, "alone", journal.another()).thread.join().unwrap().unwrap_err();
+    assert!(error.message.contains("served without the journal"), "{error}");
+}
+
+#[test]
+fn the_next_leader_gives_the_journal_of_an_older_version_an_id() {
+    let [place, _] = members();
+    let journal = ModelJournal::default();
+    changes_of_an_older_version(&place, &journal, &["x"]);
+    let head = journal.head().unwrap().unwrap();
+    leads(&place, &journal, Some("d"), &[]);
+    let begun = journal.extent().unwrap().unwrap().begun.unwrap();
+    assert!(begun.adopted && begun.at == head);
+    leads(&place, &journal, None, &["d"]);
+    let as_one: Arc<dyn Journal> = Arc::new(journal.another());
+    weir_metaserver::leave_journal(&config(&place, "a"), &as_one).unwrap();
+    assert!(has(&place, "x"));
+    leads(&place, &ModelJournal::default(), None, &["d"]);
 }

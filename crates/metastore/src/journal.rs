@@ -31,8 +31,36 @@ pub struct Batch {
 pub struct Begun {
     /// Random id of the log, made when it was begun: it tells the log from every other one.
     pub id: [u8; 16],
-    /// The last operation before the log.
+    /// The last operation before the log, or before it had the id.
     pub at: Sequence,
+    /// The id of the log that the server that began this one had followed before.
+    pub from: Option<[u8; 16]>,
+    /// Whether the log was there before it had an id: an older version of Weir has begun it.
+    pub adopted: bool,
+}
+
+/// From where to where a log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// How it was begun; `None` if an older version of Weir has begun it, and it has no id.
+    pub begun: Option<Begun>,
+    /// The last record that was appended.
+    pub head: Sequence,
+}
+
+impl Extent {
+    /// What a log is after a server with this `begin` has taken the lead. `None`: nobody has begun it.
+    pub fn led(found: Option<Self>, begin: Option<Begun>) -> Option<Self> {
+        match (found, begin) {
+            (Some(Self { begun: None, head }), Some(begin)) if begin.adopted => {
+                Some(Self { begun: Some(Begun { at: head, ..begin }), head })
+            }
+            (None, Some(begin)) if !begin.adopted => {
+                Some(Self { head: begin.at, begun: Some(begin) })
+            }
+            (found, _) => found,
+        }
+    }
 }
 
 /// A member's durable progress.
@@ -54,15 +82,18 @@ pub trait Journal: Send + Sync {
     /// Address of the server that leads.
     fn leader(&self) -> Result<Option<String>>;
 
-    /// The last record that was appended; `None` if nobody has begun the log.
-    fn head(&self) -> Result<Option<Sequence>>;
+    /// From where to where the log goes; `None` if nobody has begun it.
+    fn extent(&self) -> Result<Option<Extent>>;
 
-    /// How the log was begun; `None` if nobody has begun it.
-    fn begun(&self) -> Result<Option<Begun>>;
+    /// The last record that was appended; `None` if nobody has begun the log.
+    fn head(&self) -> Result<Option<Sequence>> {
+        Ok(self.extent()?.map(|log| log.head))
+    }
 
     /// Takes the lead for a server with this address, unless somebody has it (`None`). With `begin`
-    /// a log that is not begun is begun. Without it a log that is not begun is an error
-    /// (`NotFound`). Returns the term, which is greater than all before.
+    /// a log that is not begun is begun; if `begin` is `adopted`, a log without an id gets this one
+    /// instead ([`Extent::led`]). Otherwise a log that is not begun is an error (`NotFound`). Returns
+    /// the term, which is greater than all before.
     fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>>;
 
     /// Some of the batches that end after this sequence, in order from the first one. Empty: there

@@ -1,7 +1,7 @@
 //! Conformance suite for journals.
 
 use crate::engine::Sequence;
-use crate::journal::{Batch, Begun, Journal};
+use crate::journal::{Batch, Begun, Extent, Journal};
 use weir_types::ErrorKind;
 
 /// Two servers with one empty journal.
@@ -19,18 +19,25 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     let Pair { a, b } = pair;
     let batch = |last: u64, bytes: &[u8]| Batch { last: Sequence(last), records: bytes.to_vec() };
 
-    let begun = |at: u64| Begun { id: [at as u8; 16], at: Sequence(at) };
+    let begun = |at: u64| {
+        let from = (at == 5).then_some([77; 16]);
+        Begun { id: [at as u8; 16], at: Sequence(at), from, adopted: false }
+    };
+    let adopts = Begun { adopted: true, ..begun(9) };
 
     // The first server that names a start begins the log.
-    assert_eq!(a.begun().unwrap(), None);
+    assert_eq!(a.extent().unwrap(), None);
     assert_eq!((a.head().unwrap(), a.leader().unwrap()), (None, None));
-    assert_eq!(a.acquire("a", None).unwrap_err().kind, ErrorKind::NotFound);
+    for begin in [None, Some(adopts)] {
+        assert_eq!(a.acquire("a", begin).unwrap_err().kind, ErrorKind::NotFound);
+    }
     assert!(a.check().is_err(), "nobody leads");
     let first = a.acquire("a", Some(begun(5))).unwrap().unwrap();
     assert_eq!(b.acquire("b", Some(begun(9))).unwrap(), None);
     assert_eq!(b.leader().unwrap().as_deref(), Some("a"));
     assert_eq!(b.head().unwrap(), Some(Sequence(5)));
-    assert_eq!([&a, &b].map(|it| it.begun().unwrap()), [Some(begun(5)); 2]);
+    let extent = Extent { begun: Some(begun(5)), head: Sequence(5) };
+    assert_eq!([&a, &b].map(|it| it.extent().unwrap()), [Some(extent); 2]);
 
     // Only the leader appends.
     a.check().unwrap();
@@ -52,7 +59,9 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     end_lead();
     assert!(a.renew().is_err() | a.check().is_err());
     assert_eq!(b.leader().unwrap(), None);
-    let second = b.acquire("b", None).unwrap().unwrap();
+    let second = b.acquire("b", Some(adopts)).unwrap().unwrap();
+    let extent = Extent { head: Sequence(300), ..extent };
+    assert_eq!(a.extent().unwrap(), Some(extent), "a log keeps its id");
     assert!(second > first);
     assert!(a.append(Sequence(300), &batch(301, b"late")).is_err());
     let _ = a.cut(Sequence(300));
@@ -92,6 +101,33 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     assert_eq!(read_all(b, Sequence(300)), [batch(301, b"in time")]);
 }
 
+/// Runs the suite of a log that an older version of Weir has begun: `forget_id` makes it one.
+#[expect(clippy::unwrap_used, reason = "this is a test")]
+pub fn run_without_id<J: Journal>(pair: &Pair<J>, forget_id: impl Fn()) {
+    let Pair { a, b } = pair;
+    let begin = Begun { id: [1; 16], at: Sequence(5), from: None, adopted: false };
+    a.acquire("a", Some(begin)).unwrap().unwrap();
+    a.append(Sequence(5), &Batch { last: Sequence(7), records: b"6 7".to_vec() }).unwrap();
+    a.resign();
+    forget_id();
+    let without = Extent { begun: None, head: Sequence(7) };
+    assert_eq!(b.extent().unwrap(), Some(without));
+    // Not from who would begin a log, or only reads this one.
+    for begin in [None, Some(begin)] {
+        b.acquire("b", begin).unwrap().unwrap();
+        assert_eq!(a.extent().unwrap(), Some(without));
+        b.resign();
+    }
+    // It gets an id as of its end, wherever the new leader is; and keeps it.
+    for id in [2, 3] {
+        let begin = Begun { id: [id; 16], at: Sequence(6), from: Some([9; 16]), adopted: true };
+        b.acquire("b", Some(begin)).unwrap().unwrap();
+        let begun = Some(Begun { id: [2; 16], at: Sequence(7), ..begin });
+        assert_eq!(a.extent().unwrap(), Some(Extent { begun, ..without }));
+        b.resign();
+    }
+}
+
 #[expect(clippy::unwrap_used, reason = "this is a test")]
 fn read_all(journal: &impl Journal, mut after: Sequence) -> Vec<Batch> {
     let mut all = Vec::new();
@@ -111,4 +147,7 @@ fn the_model_is_a_journal() {
     let b = a.another();
     let ender = a.another();
     run(&Pair { a, b }, || ender.end_lead());
+    let a = ModelJournal::default();
+    let (b, older) = (a.another(), a.another());
+    run_without_id(&Pair { a, b }, || older.forget_id());
 }

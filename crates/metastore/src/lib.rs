@@ -56,7 +56,7 @@ pub use engine::{
     Sequence, Snapshot, Value, Verified, Versioned, Write, key_after, prefix_end,
 };
 pub use ids::IdAllocator;
-pub use journal::{Batch, Begun, Held, Journal, MAX_BATCH_BYTES};
+pub use journal::{Batch, Begun, Extent, Held, Journal, MAX_BATCH_BYTES};
 pub use model::{Injection, ModelEngine};
 pub use model_journal::{LostAppend, ModelJournal};
 pub use reception::Reception;

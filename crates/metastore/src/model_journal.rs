@@ -2,7 +2,7 @@
 //! unknown to its caller.
 
 use crate::engine::Sequence;
-use crate::journal::{Batch, Begun, Held, Journal};
+use crate::journal::{Batch, Begun, Extent, Held, Journal};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_host::sync::{Mutex, MutexGuard};
@@ -29,6 +29,12 @@ struct Shared {
     reports: u64,
     servers: usize,
     fault: Option<LostAppend>,
+}
+
+impl Shared {
+    fn extent(&self) -> Option<Extent> {
+        self.head.map(|head| Extent { begun: self.begun, head })
+    }
 }
 
 /// One server's view of a journal in memory.
@@ -64,6 +70,11 @@ impl ModelJournal {
         self.shared.lock().fault = Some(how);
     }
 
+    /// Makes it a log that an older version of Weir has begun.
+    pub fn forget_id(&self) {
+        self.shared.lock().begun = None;
+    }
+
     fn lead(&self) -> Result<MutexGuard<'_, Shared>> {
         let shared = self.shared.lock();
         match &shared.leader {
@@ -78,12 +89,8 @@ impl Journal for ModelJournal {
         Ok(self.shared.lock().leader.as_ref().map(|(_, address)| address.clone()))
     }
 
-    fn head(&self) -> Result<Option<Sequence>> {
-        Ok(self.shared.lock().head)
-    }
-
-    fn begun(&self) -> Result<Option<Begun>> {
-        Ok(self.shared.lock().begun)
+    fn extent(&self) -> Result<Option<Extent>> {
+        Ok(self.shared.lock().extent())
     }
 
     fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
@@ -91,9 +98,8 @@ impl Journal for ModelJournal {
         if shared.leader.is_some() {
             return Ok(None);
         }
-        let begun = shared.begun.or(begin).ok_or(ErrorKind::NotFound)?;
-        shared.begun = Some(begun);
-        shared.head = Some(shared.head.unwrap_or(begun.at));
+        let log = Extent::led(shared.extent(), begin).ok_or(ErrorKind::NotFound)?;
+        (shared.begun, shared.head) = (log.begun, Some(log.head));
         shared.term += 1;
         shared.leader = Some((self.server, address.to_owned()));
         Ok(Some(shared.term))

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::thread::sleep;
-use weir_metastore::{Batch, Begun, Held, Journal, Sequence};
+use weir_metastore::{Batch, Begun, Extent, Held, Journal, Sequence};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Duration of a lead without renewal, and the shorter time for which the holder trusts it.
@@ -42,6 +42,10 @@ struct State {
 }
 
 impl State {
+    fn extent(&self) -> Option<Extent> {
+        self.head.map(|head| Extent { begun: self.begun, head })
+    }
+
     fn expire(&mut self) {
         let now = clock::since_boot();
         self.leader.take_if(|leader| leader.until <= now);
@@ -162,14 +166,9 @@ impl Journal for MemberJournal {
         Ok(self.model.leader())
     }
 
-    fn head(&self) -> Result<Option<Sequence>> {
+    fn extent(&self) -> Result<Option<Extent>> {
         self.reach()?;
-        Ok(self.model.lock().head)
-    }
-
-    fn begun(&self) -> Result<Option<Begun>> {
-        self.reach()?;
-        Ok(self.model.lock().begun)
+        Ok(self.model.lock().extent())
     }
 
     fn acquire(&self, address: &str, begin: Option<Begun>) -> Result<Option<u64>> {
@@ -179,9 +178,8 @@ impl Journal for MemberJournal {
         if state.leader.is_some() {
             return Ok(None);
         }
-        let begun = state.begun.or(begin).ok_or(ErrorKind::NotFound)?;
-        state.begun = Some(begun);
-        state.head = Some(state.head.unwrap_or(begun.at));
+        let log = Extent::led(state.extent(), begin).ok_or(ErrorKind::NotFound)?;
+        (state.begun, state.head) = (log.begun, Some(log.head));
         state.term += 1;
         let (number, address) = (state.term, address.to_owned());
         let until = clock::since_boot() + LEASE;

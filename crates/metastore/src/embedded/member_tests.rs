@@ -31,7 +31,7 @@ fn catch_up(engine: &mut Embedded, journal: &ModelJournal) -> Result<()> {
 
 /// Takes the lead as a server does.
 fn lead(engine: &mut Embedded, journal: ModelJournal) -> Arc<ModelJournal> {
-    let begin = Some(Begun { id: [1; 16], at: engine.sequence() });
+    let begin = Some(Begun { id: [1; 16], at: engine.sequence(), from: None, adopted: false });
     journal.acquire("here", begin).unwrap().unwrap();
     catch_up(engine, &journal).unwrap();
     let journal = Arc::new(journal);
