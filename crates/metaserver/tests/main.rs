@@ -33,6 +33,7 @@ mod permissions;
 mod quota;
 mod quota_random;
 mod readdir;
+mod recorded;
 mod rename;
 mod restrictions;
 mod revoked;

@@ -15,6 +15,8 @@ pub struct Subject {
     pub name: Option<Bytes>,
     /// The rights asked for.
     pub rights: Rights,
+    /// The directory and the name that a file is moved to.
+    pub to: Option<(FileId, Bytes)>,
 }
 
 /// What a request names; `None` for requests that are never recorded.
@@ -22,8 +24,8 @@ pub fn of(op: Op, mut body: Reader<'_>) -> Option<Subject> {
     fn read<R: Decode>(body: &mut Reader<'_>) -> Option<R> {
         R::decode(body).ok()
     }
-    let of_file = |file| Subject { file, name: None, rights: Rights::NONE };
-    let named = |file, name| Subject { file, name: Some(name), rights: Rights::NONE };
+    let of_file = |file| Subject { file, name: None, rights: Rights::NONE, to: None };
+    let named = |file, name| Subject { name: Some(name), ..of_file(file) };
     let body = &mut body;
     Some(match op {
         Op::Open => {
@@ -38,8 +40,12 @@ pub fn of(op: Op, mut body: Reader<'_>) -> Option<Subject> {
         Op::Symlink => read(body).map(|SymlinkRequest { parent, name, .. }| named(parent, name))?,
         Op::Unlink => read(body).map(|UnlinkRequest { parent, name, .. }| named(parent, name))?,
         Op::Rmdir => read(body).map(|RmdirRequest { parent, name }| named(parent, name))?,
-        Op::Rename => read(body).map(|RenameRequest { parent, name, .. }| named(parent, name))?,
-        Op::Lookup => read(body).map(|LookupRequest { parent, name }| named(parent, name))?,
+        Op::Rename => {
+            let RenameRequest { parent, name, new_parent, new_name, .. } = read(body)?;
+            Subject { to: Some((new_parent, new_name)), ..named(parent, name) }
+        }
+        // Any name may be looked for: it says nothing.
+        Op::Lookup => read(body).map(|LookupRequest { parent, .. }| of_file(parent))?,
         Op::Link => read(body).map(|LinkRequest { file, .. }| of_file(file))?,
         Op::SetAttr => read(body).map(|SetAttrRequest { file, .. }| of_file(file))?,
         Op::SetXattr => read(body).map(|SetXattrRequest { file, .. }| of_file(file))?,

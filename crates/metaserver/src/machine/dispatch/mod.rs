@@ -31,7 +31,7 @@ impl<E: Engine> MetaMachine<E> {
                     && let Ok(prefix) = MetaPrefix::decode(&mut Reader::new(body))
                 {
                     let status = result.as_ref().err().map(|error| error.kind);
-                    let user = prefix.caller.uid;
+                    let user = self.limits_of(session).squashed(prefix.caller).uid;
                     self.record_administration(session, header.op, user, status, now);
                 }
                 result

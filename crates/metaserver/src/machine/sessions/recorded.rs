@@ -29,19 +29,24 @@ impl<E: Engine> MetaMachine<E> {
             return;
         }
         let Some(found) = subject::of(op, body) else { return };
-        let file = match self.limits_of(session).subtree {
+        let subtree = self.limits_of(session).subtree;
+        let known = |file| match subtree {
             // That is the root to this client.
-            Some(subtree) if found.file == FileId::ROOT => subtree,
-            _ => found.file,
+            Some(subtree) if file == FileId::ROOT => subtree,
+            _ => file,
         };
         let name = found.name.filter(|_| status.is_some() || subject::says_name(op));
         let about = name.map_or_else(Bytes::default, |name| Event::about(&name));
-        self.note(
-            session,
-            user,
-            Event { file, op, rights: found.rights, status, about, ..nothing() },
-            now,
-        );
+        let event =
+            Event { file: known(found.file), op, rights: found.rights, status, about, ..nothing() };
+        if let Some((dir, name)) = found.to
+            && status.is_none()
+        {
+            // It may have replaced what had this name.
+            let (file, about) = (known(dir), Event::about(&name));
+            self.note(session, user, Event { file, about, ..event.clone() }, now);
+        }
+        self.note(session, user, event, now);
     }
 
     /// Records a request of an administrator, or of who wants to be one.
