@@ -2,7 +2,7 @@
 
 use weir_types::codec::Bytes;
 use weir_types::{ClientId, ErrorKind, FileId, SessionId};
-use weir_wire::audit::{AuditRecord, MAX_ABOUT_BYTES};
+use weir_wire::audit::{AuditRecord, MAX_ABOUT_BYTES, UNKNOWN_USER};
 use weir_wire::{Op, Rights};
 
 /// Requests that are summed up: those that are alike in all of this.
@@ -30,6 +30,20 @@ impl Event {
     /// Text for [`Event::about`], cut to its length.
     pub fn about(text: &[u8]) -> Bytes {
         Bytes::from(&text[..text.len().min(MAX_ABOUT_BYTES)])
+    }
+
+    /// What is told of it when its client has had very many: neither the session nor the name; of
+    /// what was refused not the file either, since that costs nobody anything.
+    pub(crate) fn coarse(self, knows_user: bool) -> Self {
+        let (is_done, by_server) = (self.status.is_none(), self.client == ClientId(0));
+        Self {
+            // Of what another data server has read it is the session that tells who.
+            session: if by_server { self.session } else { SessionId(0) },
+            user: if knows_user { self.user } else { UNKNOWN_USER },
+            file: if is_done { self.file } else { FileId(0) },
+            about: Self::about(b"and more that were not told apart"),
+            ..self
+        }
     }
 
     /// The record of this event.

@@ -1,4 +1,4 @@
-//! The file of a log: slots of [`SLOT_BYTES`], of which record `n` has slot `n` modulo their number.
+//! The file of a log: slots of [`SLOT_BYTES`], each with one record, in any order.
 //! A slot is the CRC-32C of what follows it, the length of the record (u16), and the record. A slot
 //! that was being written when the machine stopped does not match its checksum, and is empty.
 
@@ -15,13 +15,16 @@ const SLOT_BYTES: usize = 192;
 /// Checksum and length.
 const HEAD_BYTES: usize = 6;
 
-/// Reads the records, by ascending number, at most `most` slots of them; and says whether each is in
-/// the slot that it would have among `capacity`.
+/// A record and its slot.
+pub(crate) type Slotted = (usize, AuditRecord);
+
+/// Reads the records, by ascending number, at most `most` slots of them; and says whether the file has
+/// no more than `capacity` slots.
 pub(crate) fn load(
     directory: &Directory,
     capacity: usize,
     most: usize,
-) -> Result<(Vec<AuditRecord>, bool), Errno> {
+) -> Result<(Vec<Slotted>, bool), Errno> {
     let file = match directory.open_file(NAME, OpenHow::READ) {
         Ok(file) => file,
         Err(Errno::NOENT) => return Ok((Vec::new(), true)),
@@ -31,43 +34,27 @@ pub(crate) fn load(
     let mut bytes = vec![0; size.min(most * SLOT_BYTES)];
     let len = file.read_full(&mut bytes, 0)?;
     bytes.truncate(len);
-    let (mut records, mut in_place) = (Vec::new(), size <= capacity * SLOT_BYTES);
-    for (at, slot) in bytes.chunks_exact(SLOT_BYTES).enumerate() {
-        let Some(record) = decode(slot) else { continue };
-        in_place &= slot_of(&record, capacity) == at;
-        records.push(record);
-    }
-    records.sort_by_key(|record| record.number);
-    records.dedup_by_key(|record| record.number);
-    Ok((records, in_place))
+    let slots = bytes.chunks_exact(SLOT_BYTES).enumerate();
+    let mut records: Vec<Slotted> =
+        slots.filter_map(|(at, slot)| Some((at, decode(slot)?))).collect();
+    records.sort_by_key(|(_, record)| record.number);
+    records.dedup_by_key(|(_, record)| record.number);
+    Ok((records, size <= capacity * SLOT_BYTES))
 }
 
 /// Writes records to their slots. With `anew` the file is emptied first.
-pub(crate) fn write(
-    directory: &Directory,
-    capacity: usize,
-    records: &[AuditRecord],
-    anew: bool,
-) -> Result<(), Errno> {
+pub(crate) fn write(directory: &Directory, records: &[Slotted], anew: bool) -> Result<(), Errno> {
     let how = if anew { OpenHow::REPLACE } else { OpenHow::CREATE };
     let file = directory.open_file(NAME, how)?;
-    let mut rest = records;
-    while let Some(first) = rest.first() {
-        // Slots that follow one another are written in one go.
-        let start = slot_of(first, capacity);
-        let follow = |&(at, record): &(usize, &AuditRecord)| {
-            start + at < capacity && record.number == first.number + at as u64
-        };
-        let run = rest.iter().enumerate().take_while(follow).count();
-        let bytes: Vec<u8> = rest[..run].iter().flat_map(encode).collect();
+    let mut by_slot: Vec<&Slotted> = records.iter().collect();
+    by_slot.sort_by_key(|(slot, _)| *slot);
+    // Slots that follow one another are written in one go.
+    for run in by_slot.chunk_by(|(slot, _), (next, _)| *next == slot + 1) {
+        let start = run.first().map_or(0, |(slot, _)| *slot);
+        let bytes: Vec<u8> = run.iter().flat_map(|(_, record)| encode(record)).collect();
         file.write_full(&bytes, (start * SLOT_BYTES) as u64)?;
-        rest = &rest[run..];
     }
     Ok(())
-}
-
-fn slot_of(record: &AuditRecord, capacity: usize) -> usize {
-    (record.number % capacity.max(1) as u64) as usize
 }
 
 fn encode(record: &AuditRecord) -> [u8; SLOT_BYTES] {
@@ -117,36 +104,38 @@ mod tests {
         }
     }
 
-    fn numbers(records: &[AuditRecord]) -> Vec<u64> {
-        records.iter().map(|record| record.number).collect()
+    fn numbers(records: &[Slotted]) -> Vec<u64> {
+        records.iter().map(|(_, record)| record.number).collect()
     }
 
     #[test]
-    fn the_file_has_the_latest_records_and_does_not_grow() {
+    fn a_record_replaces_the_one_in_its_slot_and_the_file_does_not_grow() {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::open(dir.path()).unwrap();
         assert_eq!(load(&directory, 8, 100).unwrap(), (Vec::new(), true));
-        let all: Vec<_> = (1..=20).map(record).collect();
-        write(&directory, 8, &all[..5], false).unwrap();
-        write(&directory, 8, &all[5..], false).unwrap();
+        write(&directory, &[(0, record(1)), (2, record(2)), (1, record(3))], false).unwrap();
+        write(&directory, &[(7, record(4)), (2, record(5))], false).unwrap();
         let (found, in_place) = load(&directory, 8, 100).unwrap();
-        assert!(in_place && found == all[12..], "{:?}", numbers(&found));
+        let all = [(0, record(1)), (1, record(3)), (7, record(4)), (2, record(5))];
+        assert!(in_place && found == all, "{:?}", numbers(&found));
         let size = directory.stat(NAME).unwrap().size;
         assert_eq!(size, 8 * SLOT_BYTES as u64);
         let (found, in_place) = load(&directory, 4, 100).unwrap();
-        assert!(!in_place && found.len() == 8, "of another number of slots");
-        write(&directory, 4, &found[4..], true).unwrap();
-        assert_eq!(numbers(&load(&directory, 4, 100).unwrap().0), [17, 18, 19, 20]);
+        assert!(!in_place && found.len() == 4, "it has more slots");
+        write(&directory, &[(3, record(4)), (2, record(5))], true).unwrap();
+        let (found, in_place) = load(&directory, 4, 100).unwrap();
+        assert!(in_place && found == [(3, record(4)), (2, record(5))]);
     }
 
     #[test]
     fn a_torn_or_damaged_slot_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::open(dir.path()).unwrap();
-        write(&directory, 8, &(1..=3).map(record).collect::<Vec<_>>(), false).unwrap();
+        let all: Vec<Slotted> = (0..3).map(|at| (at, record(at as u64 + 1))).collect();
+        write(&directory, &all, false).unwrap();
         let file = directory.open_file(NAME, OpenHow::WRITE).unwrap();
-        file.write_full(b"?", 2 * SLOT_BYTES as u64 + 50).unwrap();
-        file.set_len(3 * SLOT_BYTES as u64 + 10).unwrap();
+        file.write_full(b"?", SLOT_BYTES as u64 + 50).unwrap();
+        file.set_len(2 * SLOT_BYTES as u64 + 10).unwrap();
         assert_eq!(numbers(&load(&directory, 8, 100).unwrap().0), [1]);
     }
 }

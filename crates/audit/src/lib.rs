@@ -7,7 +7,10 @@
 //!
 //! Invariants
 //! - Memory is bounded: [`tally::MAX_EVENTS`] sums in a tally, [`book::MAX_OPEN`] in a log, and as many
-//!   records as the log has room for. The file has as many slots. The oldest records go first.
+//!   records as the log has room for. The file has as many slots. The oldest records of the client that
+//!   has most go first: no client pushes out what others have done.
+//! - A client makes many records only by what it does to many files. Of one that names very many users,
+//!   sessions and names, or is refused very often, further records are coarse.
 //! - No request waits for the disk, or fails because of it: [`Log::write`] runs on another thread.
 
 mod book;

@@ -21,8 +21,7 @@ pub struct Log {
 #[derive(Debug)]
 struct Kept {
     book: Mutex<Book>,
-    capacity: usize,
-    /// Whether the file has slots of another number, and is written anew.
+    /// Whether the file has more slots than it may, and is written anew.
     anew: AtomicBool,
     /// Whether the disk takes no records, which is said once.
     fails: AtomicBool,
@@ -46,7 +45,7 @@ impl Log {
             book.write_anew();
         }
         let (anew, fails) = (AtomicBool::new(!in_place), AtomicBool::new(false));
-        Self { kept: Some(Kept { book: Mutex::new(book), capacity, anew, fails }) }
+        Self { kept: Some(Kept { book: Mutex::new(book), anew, fails }) }
     }
 
     /// Whether anything is recorded.
@@ -92,10 +91,10 @@ impl Log {
 impl Kept {
     fn write(&self, dir: &Path) {
         let records = self.book.lock().take_unwritten();
-        let Some(first) = records.first() else { return };
+        let Some((_, first)) = records.first() else { return };
         let anew = self.anew.load(Relaxed);
         let directory = Directory::open(dir);
-        match directory.and_then(|dir| file::write(&dir, self.capacity, &records, anew)) {
+        match directory.and_then(|dir| file::write(&dir, &records, anew)) {
             Ok(()) => {
                 self.anew.store(false, Relaxed);
                 self.fails.store(false, Relaxed);
