@@ -7,7 +7,7 @@ use std::fs;
 use weir_client::{Client, Context, CreateOptions, set_nothing};
 use weir_types::{Caller, ErrorKind, FileId};
 use weir_wire::Rights;
-use weir_wire::meta::SetAttrRequest;
+use weir_wire::meta::{RenameRequest, SetAttrRequest};
 
 /// The records that a command shows.
 fn records(cluster: &Cluster<'_>, more: &[&str]) -> Vec<Value> {
@@ -100,6 +100,45 @@ fn it_says_who_read_and_wrote_a_file_and_who_was_refused_also_after_a_restart() 
             it["user"] == 7 && it["about"] == "capability was revoked" && !it["target"].is_null()
         })
     });
+}
+
+#[test]
+fn it_says_who_removed_a_file_that_is_gone_and_who_replaced_one() {
+    let place = Place::new();
+    let cluster = place.up("gone", &["--targets", "1"]);
+    let (ctx, own) = (Context::root(), client(&cluster, false));
+    let long = "n".repeat(200);
+    for name in ["gone", "old", "new", &long] {
+        let options = CreateOptions::default();
+        drop(own.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap());
+    }
+    for name in ["gone", &long] {
+        own.unlink(&ctx, FileId::ROOT, name.as_bytes()).unwrap();
+    }
+    let (parent, new_parent) = (FileId::ROOT, FileId::ROOT);
+    let (no_replace, exchange, whiteout) = (false, false, false);
+    let (name, new_name) = (b"new"[..].into(), b"old"[..].into());
+    let renames = RenameRequest {
+        parent,
+        name,
+        new_parent,
+        new_name,
+        no_replace,
+        exchange,
+        whiteout,
+        hold: false,
+    };
+    own.rename(&ctx, &renames).unwrap();
+
+    let of = |name: &str, op: &str| {
+        let of_file = records(&cluster, &["--file", &format!("weir:/{name}")]);
+        let about = &name[..name.len().min(64)];
+        of_file.iter().filter(|it| it["op"] == op && it["about"] == about).count()
+    };
+    assert_eq!((of("gone", "unlink"), of(&long, "unlink")), (1, 1));
+    assert_eq!((of("old", "rename"), of("new", "rename")), (1, 1));
+    assert_eq!(of("never", "unlink"), 0);
+    cluster.weir(&["log", "--audit", "--file", "weir:/no/file"]).fails(&["no"]);
 }
 
 #[test]

@@ -113,7 +113,8 @@ impl RemoteTree {
         self.find(path, follow).map_err(self.about(path))
     }
 
-    pub(super) fn find(&self, path: &[u8], follow: bool) -> Result<Attr, Error> {
+    /// As [`RemoteTree::attr`], with the error as it is.
+    pub fn find(&self, path: &[u8], follow: bool) -> Result<Attr, Error> {
         let Some((dir, name)) = split(path) else {
             return self.client.getattr(&self.context, FileId::ROOT);
         };

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use weir_client::{Administrator, Client};
 use weir_types::{ClientId, Error, ErrorKind, FileId, TargetId, Timestamp};
-use weir_wire::audit::{AuditPage, AuditRecord, UNKNOWN_USER};
+use weir_wire::audit::{AuditPage, AuditRecord, MAX_ABOUT_BYTES, UNKNOWN_USER};
 use weir_wire::{Op, Rights};
 
 /// The most records of one server that are shown: more than it keeps.
@@ -29,8 +29,9 @@ type Silent = Vec<(TargetId, Error)>;
 
 /// The file that is asked about.
 struct Wanted {
-    file: FileId,
-    /// Its directory and its name there; `None` for the root.
+    /// `None` for one that was removed: only its name is known.
+    file: Option<FileId>,
+    /// Its directory and its name there, cut as in records; `None` for the root.
     name: Option<(FileId, Vec<u8>)>,
 }
 
@@ -44,10 +45,17 @@ pub fn show(asked: &Log) -> Done {
         Some(path) => {
             let name = RemoteName::parse(path)?;
             let tree = Sessions::default().tree(&asked.client, &name, "log")?;
-            let file = tree.attr(&name.path, true)?.file;
-            let place = tree.parent(&name.path).ok();
-            let name = place.map(|(dir, name)| (dir, name.to_vec()));
-            (tree.client.clone(), Some(Wanted { file, name }))
+            let file = match tree.find(&name.path, true) {
+                Ok(attr) => Some(attr.file),
+                Err(error) if error.kind == ErrorKind::NotFound => None,
+                Err(error) => return Err(tree.about(&name.path)(error)),
+            };
+            let place = match tree.parent(&name.path) {
+                Ok((dir, name)) => Some((dir, name[..name.len().min(MAX_ABOUT_BYTES)].to_vec())),
+                Err(failure) if file.is_none() => return Err(failure),
+                Err(_) => None,
+            };
+            (tree.client.clone(), Some(Wanted { file, name: place }))
         }
     };
     let admin = client.administrator()?;
@@ -121,7 +129,7 @@ fn is_asked_for(
                 && !name.is_empty()
                 && *record.about.0 == **name
         };
-        record.file == wanted.file || wanted.name.as_ref().is_some_and(by_name)
+        wanted.file == Some(record.file) || wanted.name.as_ref().is_some_and(by_name)
     };
     let by = |name: &String| {
         *name == record.client.to_string() || names.get(&record.client) == Some(name)
