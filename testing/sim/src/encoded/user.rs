@@ -22,8 +22,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The most reads of a client beside a change of its own, and the pause between two.
 const MOST_BESIDE: usize = 32;
 const PAUSE_BESIDE: Duration = Duration::from_millis(20);
-/// The most reads of a file one after another.
-const MOST_LOOKS: u8 = 6;
 /// Number of recent versions that may be read: without leases, a copy that takes over may or may
 /// not have the last write yet.
 const GO_AND_COME: usize = 2;
@@ -317,13 +315,7 @@ pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
     while !world.over.get() {
         match rng.u8(0..8) {
             0 | 1 => world.change(&client, rng.usize(own.clone()), &mut rng),
-            2..6 => {
-                // Of a disk that is slow the first read only tells.
-                let number = rng.usize(0..all);
-                for _ in 0..rng.u8(1..=MOST_LOOKS) {
-                    world.look(&client, number);
-                }
-            }
+            2..6 => drop(world.look(&client, rng.usize(0..all))),
             _ => sleep(Duration::from_millis(rng.u64(0..5_000))),
         }
         sleep(Duration::from_millis(rng.u64(0..300)));
