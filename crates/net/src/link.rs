@@ -209,6 +209,6 @@ mod tests {
         assert_eq!((to.raw.capacity(), to.plain.capacity()), (0, 0));
         std::io::Write::write_all(&mut near, &bytes[22..]).unwrap();
         let Err(LinkError::Broken(error)) = receive(&mut to) else { panic!("it was changed") };
-        assert_eq!(error.kind, ErrorKind::AuthFailed);
+        assert_eq!(error.kind, ErrorKind::Protocol);
     }
 }

@@ -36,7 +36,7 @@ const _: () = assert!(MAX_RECORD_BYTES + CODE_BYTES <= u16::MAX as usize);
 fn failed(error: snow::Error) -> Error {
     match error {
         snow::Error::Decrypt => {
-            Error::new(ErrorKind::AuthFailed, "what was received was changed on the way")
+            Error::new(ErrorKind::Protocol, "what was received was changed on the way")
         }
         error => Error::new(ErrorKind::Internal, format!("encryption failed: {error}")),
     }
@@ -224,7 +224,8 @@ impl Records {
     /// Opens a whole record, whose length [`Records::next`] told, into `plain`.
     ///
     /// # Errors
-    /// `AuthFailed`: it is not the next one that the peer sealed, or was changed.
+    /// `Protocol`: it is not the next one that the peer sealed, or was changed on the way. The
+    /// connection has to be made anew.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<usize> {
         let sealed = record.get(LENGTH_BYTES..).unwrap_or_default();
         let n = self.noise.read_message(sealed, plain).map_err(failed)?;
@@ -306,7 +307,7 @@ mod tests {
         assert!(opened(&mut pair().1, &second).is_err(), "one was left out");
         assert!(opened(&mut server, &first[..first.len() - 1]).is_err());
         assert_eq!(opened(&mut server, &first).unwrap(), b"first");
-        assert_eq!(opened(&mut server, &first).unwrap_err().kind, ErrorKind::AuthFailed);
+        assert_eq!(opened(&mut server, &first).unwrap_err().kind, ErrorKind::Protocol);
         assert!(opened(&mut client, &second).is_err(), "it came back to who sent it");
     }
 

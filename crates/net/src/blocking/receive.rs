@@ -196,8 +196,8 @@ impl BlockingConn {
 
     /// Receives the reply to the only outstanding request. The reply has no payload.
     ///
-    /// Errors: the error reply of the server; `Unreachable`, `TimedOut`, `Interrupted`, `Protocol`,
-    /// `AuthFailed`: see [`BlockingConn::is_usable`].
+    /// Errors: the error reply of the server; `Unreachable`, `TimedOut`, `Interrupted`, `Protocol`
+    /// (also if something was changed on the way): see [`BlockingConn::is_usable`].
     pub fn recv_reply<R: Decode>(&mut self, wait: &Wait) -> Result<R> {
         let header = self.recv_answer(wait)?;
         self.reply(&header)
