@@ -28,6 +28,8 @@ const LENGTH_BYTES: usize = 2;
 pub const MAX_SEALED_BYTES: usize = LENGTH_BYTES + MAX_RECORD_BYTES + CODE_BYTES;
 /// Records of a direction under one key: 1 GiB of full ones.
 pub const REKEY_RECORDS: u64 = 1 << 16;
+/// The most bytes of memory that are kept for the next short pieces.
+const MAX_KEPT_BYTES: usize = 1 << 10;
 /// Bytes of each message of the handshake: a public key and a code.
 const MESSAGE_BYTES: usize = 32 + CODE_BYTES;
 
@@ -190,7 +192,9 @@ impl Records {
         if !gathered.is_empty() {
             self.seal_one(&gathered, out)?;
         }
-        self.gathered = gathered;
+        if gathered.capacity() <= MAX_KEPT_BYTES {
+            self.gathered = gathered;
+        }
         Ok(taken)
     }
 

@@ -14,8 +14,8 @@ use weir_wire::{FrameKind, Header, Op, Opener};
 
 /// Bytes that one system call receives when the sizes of the reply are not known.
 const CHUNK_BYTES: usize = 16 << 10;
-/// The most bytes of memory that are kept for the next reply.
-const MAX_KEPT_BYTES: usize = 64 << 10;
+/// The most bytes of memory that are kept for the next reply or request.
+pub(super) const MAX_KEPT_BYTES: usize = 64 << 10;
 
 pub(super) fn protocol_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, what)
