@@ -229,9 +229,13 @@ fn damage_on_the_way_is_repaired_at_every_level() {
     let path = cluster.dir().join("data-1.toml");
     let settings: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
     let (address, flips) = flipper(settings["listen"].as_str().unwrap());
-    set_data(&cluster, "advertise", address.into());
+    set_data(&cluster, "advertise", address.clone().into());
     cluster.kill("data-1");
     cluster.weir(&["up"]).ok();
+    eventually("clients are told of the relay", || {
+        let map = client(&cluster, false).cluster_map().unwrap();
+        map.servers.iter().any(|server| server.tcp == address)
+    });
     let ctx = Context::root();
     for (n, level) in Level::ALL.into_iter().enumerate() {
         let config = config(&cluster).without_cache();
@@ -271,7 +275,8 @@ fn a_client_asks_data_servers_for_what_its_cluster_requires_also_if_they_have_no
     });
     drop(server);
     let of = |name: &str| counters.iter().find(|(n, _)| n == name).unwrap().1;
-    assert_eq!((of("net.protected_args"), of("net.protected_private")), (0, 1));
+    assert_eq!(of("net.protected_args"), 0);
+    assert!(of("net.protected_private") > 0);
 }
 
 /// A process that ends with the test.
