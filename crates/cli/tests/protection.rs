@@ -6,11 +6,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Context, CreateOptions};
-use weir_types::FileId;
+use weir_client::{Client, ClientConfig, Context, CreateOptions, Transport};
+use weir_types::{FileId, TargetId};
 use weir_wire::Level;
 use weir_wire::frame::{Header, VERSION, encode_head};
 use weir_wire::message::Op;
@@ -34,6 +34,50 @@ fn copies_both_ways(at: &Path) {
         fs::write(&path, &data).unwrap();
         assert!(fs::read(&path).unwrap() == data, "{len}");
     }
+}
+
+/// Changes a setting of a data server in its file.
+fn set_data(cluster: &Cluster<'_>, key: &str, value: toml::Value) {
+    let path = cluster.dir().join("data-1.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    settings.insert(key.into(), value);
+    fs::write(&path, settings.to_string()).unwrap();
+}
+
+/// Which direction a relay changes next, once: in a long piece, so amidst data.
+const TO_SERVER: usize = 1;
+const TO_CLIENT: usize = 2;
+const NEITHER: usize = 0;
+
+/// The address of a relay that changes one bit each time that it is told to.
+fn flipper(address: &str) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (own, flips) = (listener.local_addr().unwrap().to_string(), Arc::new(AtomicUsize::new(0)));
+    let (address, told) = (address.to_owned(), flips.clone());
+    std::thread::spawn(move || {
+        while let Ok((near, _)) = listener.accept() {
+            let far = TcpStream::connect(&address).unwrap();
+            let to_server = (near.try_clone(), far.try_clone(), TO_SERVER);
+            for (from, to, way) in [to_server, (Ok(far), Ok(near), TO_CLIENT)] {
+                let (mut from, mut to, told) = (from.unwrap(), to.unwrap(), told.clone());
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 65_536];
+                    while let Ok(n @ 1..) = from.read(&mut buffer) {
+                        let take = || told.compare_exchange(way, NEITHER, Relaxed, Relaxed);
+                        if n > 8192 && take().is_ok() {
+                            buffer[n / 2] ^= 1;
+                        }
+                        if to.write_all(&buffer[..n]).is_err() {
+                            break;
+                        }
+                    }
+                    to.shutdown(std::net::Shutdown::Both).ok();
+                    from.shutdown(std::net::Shutdown::Both).ok();
+                });
+            }
+        }
+    });
+    (own, flips)
 }
 
 /// The address of a relay that records what both sides say.
@@ -175,5 +219,89 @@ fn the_level_of_a_cluster_is_raised_while_it_is_in_use() {
     // As it is already: nothing is started anew.
     let pid = cluster.pid("meta");
     cluster.weir(&["up", "--protection", "private"]).ok();
+    assert_eq!(cluster.pid("meta"), pid);
+}
+
+#[test]
+fn damage_on_the_way_is_repaired_at_every_level() {
+    let place = Place::new();
+    let cluster = place.up("flipped", &["--targets", "1"]);
+    let path = cluster.dir().join("data-1.toml");
+    let settings: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+    let (address, flips) = flipper(settings["listen"].as_str().unwrap());
+    set_data(&cluster, "advertise", address.clone().into());
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).ok();
+    eventually("clients are told of the relay", || {
+        let map = client(&cluster, false).cluster_map().unwrap();
+        map.servers.iter().any(|server| server.tcp == address)
+    });
+    let ctx = Context::root();
+    for (n, level) in Level::ALL.into_iter().enumerate() {
+        let config = config(&cluster).without_cache();
+        let config = ClientConfig { protection: level, transport: Transport::Tcp, ..config };
+        let client = Client::connect(config).unwrap();
+        let (name, data) = (level.label().as_bytes(), noise(4_000_000, n as u64));
+        let (file, _) = client.create(&ctx, FileId::ROOT, name, &CreateOptions::default()).unwrap();
+        flips.store(TO_SERVER, Relaxed);
+        file.write_at(&ctx, 0, &data).unwrap();
+        assert_eq!(flips.load(Relaxed), NEITHER, "{level}: a write was changed");
+        let mut back = vec![0; data.len()];
+        flips.store(TO_CLIENT, Relaxed);
+        assert_eq!(file.read_at(&ctx, 0, &mut back).unwrap(), data.len());
+        assert_eq!(flips.load(Relaxed), NEITHER, "{level}: a read was changed");
+        assert!(back == data, "{level}");
+    }
+}
+
+#[test]
+fn a_client_asks_data_servers_for_what_its_cluster_requires_also_if_they_have_not_heard_it() {
+    let place = Place::new();
+    let cluster = place.up("lax", &["--targets", "1", "--protection", "private"]);
+    let own = Client::connect(config(&cluster)).unwrap();
+    assert_eq!(own.config().protection, Level::Args);
+    let status = || own.data_status(TargetId(1), 60_000).unwrap();
+    status();
+    // It asks no metadata server, so it requires nothing.
+    cluster.kill("data-1");
+    set_data(&cluster, "metadata", toml::Value::Array(Vec::new()));
+    let config = cluster.dir().join("data-1.toml");
+    let mut server = place.command(&["data", "--config", config.to_str().unwrap()]);
+    let server = Killed(server.spawn().unwrap());
+    let mut counters = Vec::new();
+    eventually("it serves", || {
+        let status = own.data_status(TargetId(1), 1_000);
+        status.map(|status| counters = status.counters).is_ok()
+    });
+    drop(server);
+    let of = |name: &str| counters.iter().find(|(n, _)| n == name).unwrap().1;
+    assert_eq!(of("net.protected_args"), 0);
+    assert!(of("net.protected_private") > 0);
+}
+
+/// A process that ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn an_interrupted_change_of_the_level_is_completed_by_the_next_one() {
+    let place = Place::new();
+    let cluster = place.up("half", &["--targets", "1"]);
+    // As far as the first one got: the file says so, and the server has not read it.
+    let path = cluster.dir().join("meta.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    settings.insert("protection".into(), "data".into());
+    fs::write(&path, settings.to_string()).unwrap();
+    assert_eq!(level_of(&cluster), "args");
+    cluster.weir(&["up", "--protection", "data"]).ok();
+    assert_eq!(level_of(&cluster), "data");
+    let pid = cluster.pid("meta");
+    cluster.weir(&["up", "--protection", "data"]).ok();
     assert_eq!(cluster.pid("meta"), pid);
 }

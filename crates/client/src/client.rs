@@ -11,11 +11,13 @@ mod opens;
 use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::presence::Watch;
+use crate::rpc::servers::DataConn;
 use crate::state::{Inner, UpperCache};
 use std::sync::Arc;
+use std::time::Duration;
 use weir_host::thread::{self, JoinHandle};
 use weir_net::Wait;
-use weir_types::{Result, SessionId, TargetId};
+use weir_types::{ErrorKind, Result, SessionId, TargetId};
 use weir_wire::data::{ListReadersRequest, ReaderEntry, ReadersPage, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
 use weir_wire::{Level, Request};
@@ -24,6 +26,8 @@ use weir_wire::{Level, Request};
 const READERS_PAGE: u32 = 4096;
 /// The most readers of one target.
 const MAX_READERS: usize = 1 << 20;
+/// Pause between attempts to connect to a data server that has just started.
+const STARTING: Duration = Duration::from_millis(20);
 /// Time that the end of a client waits for the metadata server, milliseconds.
 const END_MS: u64 = 1_000;
 
@@ -123,7 +127,7 @@ impl Client {
     /// Counters and state of the data server that serves a target.
     pub fn data_status(&self, target: TargetId, timeout_ms: u64) -> Result<ServerStatus> {
         let wait = Wait::for_ms(timeout_ms);
-        let mut conn = self.inner.servers.take(&self.inner.session, target, &wait)?;
+        let mut conn = self.connection(target, &wait)?;
         let header = weir_wire::Header::request(StatusRequest::OP, conn.conn.next_request_id());
         conn.conn.send(header, &StatusRequest {}, &[], &[], &wait)?;
         let status = conn.conn.recv_reply(&wait)?;
@@ -131,10 +135,25 @@ impl Client {
         Ok(status)
     }
 
+    /// A connection to the server of a target. A server that has just started takes none until it
+    /// has heard from the metadata server.
+    fn connection(&self, target: TargetId, wait: &Wait) -> Result<DataConn> {
+        loop {
+            match self.inner.servers.take(&self.inner.session, target, wait) {
+                Err(error)
+                    if error.kind == ErrorKind::NotCurrent && wait.remaining() > STARTING =>
+                {
+                    wait.sleep(STARTING)?;
+                }
+                taken => return taken,
+            }
+        }
+    }
+
     /// The processes of jobs that read from a target, or did so lately, by job and rank.
     pub fn readers(&self, target: TargetId, timeout_ms: u64) -> Result<Vec<ReaderEntry>> {
         let wait = Wait::for_ms(timeout_ms);
-        let mut conn = self.inner.servers.take(&self.inner.session, target, &wait)?;
+        let mut conn = self.connection(target, &wait)?;
         let mut all: Vec<ReaderEntry> = Vec::new();
         loop {
             let after = all.last().map(|entry| (entry.job, entry.rank));

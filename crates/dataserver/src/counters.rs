@@ -84,7 +84,8 @@ counters! {
     refused_old_key = "refused.capability_of_old_key";
     refused_revoked = "refused.capability_revoked";
     refused_session_over = "refused.session_revoked";
-    /// Requests that came before the server knew what was revoked.
+    /// Requests and connections that came before the server knew what was revoked, and how
+    /// connections are to be protected.
     refused_unsure = "refused.revocations_unknown";
     refused_malformed = "refused.malformed";
     refused_stale = "refused.stale_generation";

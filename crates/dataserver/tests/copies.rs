@@ -566,28 +566,18 @@ fn nothing_is_ordered_where_the_gap_log_is_lost_until_it_is_noted_what_may_be_la
     let world = World::with(online.into_iter().chain(away).map(standing).collect());
     let access = || among(on(TARGETS[0], 1), &[NOWHERE]);
     let write = |server: &Running| server.connect().write(&access(), 10, &[1; 5000]);
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    let wait = |error: Error| {
-        assert!(std::time::Instant::now() < until, "{error}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    };
-    while let Err(error) = write(&world.near) {
-        wait(error);
-    }
+    until("changes are ordered", || write(&world.near).is_ok());
     let World { near, far: _far, metadata, _listening, dir, _guard } = world;
     drop(near);
     std::fs::remove_file(dir.join(format!("near/target{}/gaps", TARGETS[0]))).unwrap();
     let mut config = prepare_as(&dir.join("near"), SERVER, &TARGETS);
     config.metadata = vec![metadata.address.clone()];
     let near = Running::start(config);
-    loop {
+    until("it looks for what may be lacking", || {
         // Whole blocks, too.
         let error = near.connect().write(&access(), 0, &[2; 4096]).unwrap_err();
-        if error.kind == ErrorKind::NotCurrent && error.message.contains("still looking") {
-            break;
-        }
-        wait(error);
-    }
+        error.kind == ErrorKind::NotCurrent && error.message.contains("still looking")
+    });
     let mut client = near.connect();
     let refused = [
         client.write(&access(), 10, &[2; 10]).unwrap_err(),

@@ -97,7 +97,7 @@ fn without_trace(bytes: &mut [u8]) {
 }
 
 fn ended(error: weir_types::Error) {
-    let kinds = [ErrorKind::AuthFailed, ErrorKind::Unreachable, ErrorKind::Protocol];
+    let kinds = [ErrorKind::Unreachable, ErrorKind::Protocol];
     assert!(kinds.contains(&error.kind), "{error}");
 }
 
@@ -148,7 +148,7 @@ fn a_changed_payload_of_a_reply_is_not_handed_out_at_data_and_private() {
         let address = relay(server.address(), level, unchanged(), change);
         let mut client = Client::connect_at(&address, level).unwrap();
         let error = client.read(&access(1), 0, 100).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::AuthFailed, "{level}: {error}");
+        assert_eq!(error.kind, ErrorKind::Protocol, "{level}: {error}");
         assert!(!client.conn.is_usable());
     }
 }
@@ -265,6 +265,31 @@ fn nobody_between_lowers_the_level_of_a_connection() {
             assert_eq!(error.kind, ErrorKind::AuthFailed, "{level}: {error}");
         }
     }
+}
+
+/// Between its start and the first answer of its metadata server, which somebody may delay.
+#[test]
+fn no_data_is_sent_to_a_server_that_does_not_know_yet_how_it_is_to_be_protected() {
+    let secret = b"what nobody else may read".repeat(400);
+    let (_guard, dir) = scratch();
+    // It accepts connections, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = prepare(&dir);
+    config.metadata = vec![silent.local_addr().unwrap().to_string()];
+    let server = Running::start(config);
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let all = recorded.clone();
+    let recorder: Change = Box::new(move |_, unit| {
+        all.lock().unwrap().extend_from_slice(&unit);
+        vec![unit]
+    });
+    let address = relay(server.address(), Level::Args, recorder, unchanged());
+    let connected = Client::connect_at(&address, Level::Args);
+    let error = connected.and_then(|mut client| client.write(&access(1), 0, &secret)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotCurrent, "{error}");
+    let recorded = recorded.lock().unwrap();
+    assert!(!recorded.is_empty(), "the Hello");
+    assert!(!recorded.windows(25).any(|bytes| bytes == &secret[..25]));
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn a_repeated_request_ends_the_connection() {
     let mut client = Client::connect(&proxy, ticket(SERVER, FOREVER)).unwrap();
     client.write(&access(1), 0, b"once").unwrap();
     let error = client.write(&access(1), 0, b"more").unwrap_err();
-    assert!(matches!(error.kind, ErrorKind::AuthFailed | ErrorKind::Unreachable), "{error}");
+    assert!(matches!(error.kind, ErrorKind::Protocol | ErrorKind::Unreachable), "{error}");
     assert_eq!(server.counter("net.closed_not_authentic"), 1);
     assert_eq!(server.counter("op.write"), 1);
 }

@@ -20,7 +20,7 @@ use weir_wire::peer::{
     TargetReport,
 };
 use weir_wire::ticket::{OF_SERVERS, Ticket};
-use weir_wire::{Capability, Header, Key, Op, Rights};
+use weir_wire::{Capability, Header, Key, Level, Op, Rights};
 
 /// What the metadata server heard, and what it says.
 #[derive(Default)]
@@ -39,6 +39,8 @@ struct Heard {
     /// What the server says that it has of the first target.
     has_key: (KeyGeneration, KeyGeneration),
     revoked: Revocations,
+    /// The level that the cluster requires.
+    protection: Level,
     /// Up to which number the server knows what was revoked.
     knows: u64,
 }
@@ -81,7 +83,7 @@ impl Metadata {
             distrust: heard.distrust.clone(),
             give_up: Vec::new(),
             busy_percent: 100,
-            protection: weir_wire::Level::Args,
+            protection: heard.protection,
             oldest_keys: heard.oldest_keys.clone(),
             own_keys: heard.own_keys.clone(),
             revoked: heard.revoked.clone(),
@@ -243,6 +245,31 @@ fn data_is_served_while_the_metadata_server_is_away_and_registration_comes_back(
         running.stop().unwrap();
         assert_eq!(client.read(&access(1), 0, 4).unwrap(), b"here");
     }
+}
+
+#[test]
+fn a_request_below_a_level_that_was_raised_is_refused_and_a_new_connection_is_at_it() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    let server = Running::start(config);
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"before").unwrap();
+    let heartbeats = {
+        let mut heard = metadata.0.lock().unwrap();
+        heard.protection = Level::Private;
+        heard.heartbeats
+    };
+    metadata.until("told", |heard| heard.heartbeats > heartbeats + 1);
+    // At once, or when all of its kind were closed.
+    let error = client.write(&access(1), 0, b"after.").unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::NotCurrent | ErrorKind::Unreachable), "{error}");
+    let mut client = server.connect();
+    assert_eq!(client.conn.level(), Level::Private);
+    assert_eq!(client.read(&access(1), 0, 6).unwrap(), b"before");
+    assert_eq!(server.counter("net.closed_unprotected"), 1);
 }
 
 #[test]
@@ -488,17 +515,26 @@ fn a_server_that_starts_refuses_clients_until_it_knows_what_was_revoked_while_it
     drop(listener);
     config.metadata = vec![address.clone()];
     let server = Running::start(config);
+    let error = Client::connect(&server.address(), ticket(SERVER, FOREVER)).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::NotCurrent, "{error}");
+    assert!(error.message.contains("it waits for the metadata server"), "{error}");
+    let metadata = Metadata(Arc::default());
+    let entry =
+        Revocation { number: 10, client: None, file: Some(FileId(1)), until_unix_ms: u64::MAX };
+    // There are more than one answer has.
+    let told = |more| Revocations { list: vec![entry.clone()], upto: 10, more };
+    metadata.0.lock().unwrap().revoked = told(true);
+    let (_running, _) = metadata.listen(&address);
+    metadata.until("registered", |heard| heard.heartbeats > 0);
+    assert_eq!(server.counter("refused.revocations_unknown"), 1);
     let mut client = server.connect();
     let error = client.read(&access(1), 0, 4).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotCurrent, "{error}");
     assert!(error.message.contains("target 10") && error.message.contains("metadata server"));
-    assert_eq!(server.counter("refused.revocations_unknown"), 1);
-    let metadata = Metadata(Arc::default());
-    let entry =
-        Revocation { number: 10, client: None, file: Some(FileId(1)), until_unix_ms: u64::MAX };
-    metadata.0.lock().unwrap().revoked = Revocations { list: vec![entry], upto: 10, more: false };
-    let (_running, _) = metadata.listen(&address);
-    metadata.until("registered", |heard| heard.heartbeats > 0);
+    assert_eq!(server.counter("refused.revocations_unknown"), 2);
+    metadata.0.lock().unwrap().revoked = told(false);
+    let heartbeats = metadata.0.lock().unwrap().heartbeats;
+    metadata.until("told all", |heard| heard.heartbeats > heartbeats + 1);
     assert_eq!(client.read(&access(1), 0, 4).unwrap_err().kind, ErrorKind::BadCapability);
     let later = Capability { version: 10, ..capability(1, Rights::READ) };
     assert_eq!(client.read(&access_with(TARGETS[0], 1, later), 0, 4).unwrap(), b"mine");

@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //! - Nothing is taken from a record before its code was checked.
-//! - A link holds at most [`RAW_BYTES`] of received bytes and one opened record; an idle one none.
+//! - A link holds at most [`RAW_BYTES`] of received bytes and one opened record. An idle one has no
+//!   memory for them if its socket was found empty, and [`FIRST_BYTES`] of each at most otherwise.
 
 use rustix::io::Errno;
 use std::io::IoSliceMut;
@@ -13,6 +14,9 @@ use weir_wire::private::{MAX_SEALED_BYTES, Records};
 
 /// The most bytes that are received before they are opened.
 const RAW_BYTES: usize = 64 << 10;
+
+/// Memory for the first bytes after everything was taken: most requests and replies are shorter.
+const FIRST_BYTES: usize = 4 << 10;
 
 const _: () = assert!(RAW_BYTES >= 2 * MAX_SEALED_BYTES);
 
@@ -76,6 +80,9 @@ impl Link {
     ) -> Result<usize, LinkError> {
         loop {
             let taken = self.take(into).map_err(LinkError::Broken)?;
+            if self.is_empty() {
+                self.keep_at_most(FIRST_BYTES);
+            }
             if taken > 0 || into.iter().all(|part| part.is_empty()) {
                 return Ok(taken);
             }
@@ -86,7 +93,7 @@ impl Link {
                 Ok(n) => self.end += n,
                 Err(error) => {
                     if self.is_empty() {
-                        self.free();
+                        self.keep_at_most(0);
                     }
                     return Err(LinkError::Socket(error));
                 }
@@ -131,11 +138,23 @@ impl Link {
     fn make_room(&mut self) {
         self.raw.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        self.raw.resize(RAW_BYTES.max(self.end + MAX_SEALED_BYTES), 0);
+        let bytes = match self.end {
+            0 => FIRST_BYTES,
+            some => RAW_BYTES.max(some + MAX_SEALED_BYTES),
+        };
+        if self.raw.len() < bytes {
+            self.raw.resize(bytes, 0);
+        }
     }
 
-    fn free(&mut self) {
-        (self.raw, self.plain) = (Vec::new(), Vec::new());
+    /// Frees larger memory. Everything was taken.
+    fn keep_at_most(&mut self, bytes: usize) {
+        for memory in [&mut self.raw, &mut self.plain] {
+            if memory.capacity() > bytes {
+                *memory = Vec::new();
+            }
+        }
+        self.plain.clear();
         (self.start, self.end, self.taken) = (0, 0, 0);
     }
 }
@@ -185,6 +204,7 @@ mod tests {
             got.extend(a.iter().chain(&b).take(n));
         }
         assert!(got == plain && to.is_empty());
+        assert!(to.raw.capacity() <= FIRST_BYTES && to.plain.capacity() <= FIRST_BYTES);
         sender.join().unwrap();
         assert_eq!(to.receive(&socket, &mut [IoSliceMut::new(&mut [0])], true).unwrap(), 0);
     }
@@ -209,6 +229,6 @@ mod tests {
         assert_eq!((to.raw.capacity(), to.plain.capacity()), (0, 0));
         std::io::Write::write_all(&mut near, &bytes[22..]).unwrap();
         let Err(LinkError::Broken(error)) = receive(&mut to) else { panic!("it was changed") };
-        assert_eq!(error.kind, ErrorKind::AuthFailed);
+        assert_eq!(error.kind, ErrorKind::Protocol);
     }
 }

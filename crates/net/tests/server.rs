@@ -485,6 +485,20 @@ fn half_a_record_keeps_a_private_connection_no_longer_than_half_a_frame() {
 }
 
 #[test]
+fn the_first_part_of_a_record_after_a_long_silence_is_no_stall() {
+    let stall = Duration::from_millis(1500);
+    let running = start_with(|c| c.stall_timeout_ms = stall.as_millis() as u64);
+    let conn = running.connect_at(Level::Private);
+    let mut raw: TcpStream = conn.socket().fd().unwrap().try_clone_to_owned().unwrap().into();
+    // Idle for longer than a peer may stall.
+    std::thread::sleep(stall + Duration::from_millis(500));
+    let begun = Instant::now();
+    raw.write_all(&[100, 0, 1, 2, 3]).unwrap();
+    until("it stalls now", || running.counters().closed_stalled.load(Relaxed) == 1);
+    assert!(begun.elapsed() >= stall, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn the_service_hears_of_the_end() {
     let running = start();
     let conns: Vec<_> = (0..3).map(|_| running.connect()).collect();

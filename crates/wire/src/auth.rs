@@ -107,7 +107,7 @@ impl Opener {
     /// used before.
     ///
     /// # Errors
-    /// `AuthFailed`.
+    /// `Protocol`: it was changed on the way, and the connection has to be made anew.
     pub fn check_payload<'a>(
         &self,
         head: &[u8],
@@ -117,11 +117,14 @@ impl Opener {
         let code = head.last_chunk::<PAYLOAD_CODE_BYTES>().ok_or(ErrorKind::Protocol)?;
         match key.mac_parts(payload) == Mac(*code) {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::AuthFailed, "the payload was changed on the way")),
+            false => Err(Error::new(ErrorKind::Protocol, "the payload was changed on the way")),
         }
     }
 
     /// Checks a frame head. `head` is changed: its MAC is zeroed.
+    ///
+    /// # Errors
+    /// `Protocol`: it was changed on the way, and the connection has to be made anew.
     pub fn open(&mut self, head: &mut [u8]) -> Result<(), Error> {
         if head.len() < HEADER_BYTES {
             return Err(ErrorKind::Protocol.into());
@@ -130,13 +133,10 @@ impl Opener {
         mac.0.copy_from_slice(&head[MAC_OFFSET..HEADER_BYTES]);
         head[MAC_OFFSET..HEADER_BYTES].fill(0);
         if self.key.mac_frame(head) != mac {
-            return Err(Error::new(ErrorKind::AuthFailed, "message authentication code is wrong"));
+            return Err(Error::new(ErrorKind::Protocol, "message authentication code is wrong"));
         }
         if head[SEQUENCE_OFFSET..SEQUENCE_OFFSET + 8] != self.next.to_le_bytes() {
-            return Err(Error::new(
-                ErrorKind::AuthFailed,
-                "message is repeated or out of sequence",
-            ));
+            return Err(Error::new(ErrorKind::Protocol, "message is repeated or out of sequence"));
         }
         self.next += 1;
         Ok(())
@@ -167,7 +167,7 @@ mod tests {
         let (mut sealer, mut opener) = pair();
         let (a, b) = (sealed(&mut sealer), sealed(&mut sealer));
         assert!(opener.open(&mut a.clone()).is_ok());
-        assert_eq!(opener.open(&mut a.clone()).unwrap_err().kind, ErrorKind::AuthFailed);
+        assert_eq!(opener.open(&mut a.clone()).unwrap_err().kind, ErrorKind::Protocol);
         assert!(opener.open(&mut b.clone()).is_ok());
     }
 
@@ -188,7 +188,7 @@ mod tests {
             let mut bad = payload;
             bad[bit / 8] ^= 1 << (bit % 8);
             let error = opener.check_payload(&frame, [&bad[..]].into_iter()).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::AuthFailed, "bit {bit}");
+            assert_eq!(error.kind, ErrorKind::Protocol, "bit {bit}");
         }
         // Heads without payload are as long as ever.
         let mut short = Vec::new();

@@ -241,7 +241,8 @@ impl ClientHandshake {
             let least = self.least;
             let what = format!(
                 "the server protects this connection as `{level}`, and at least `{least}` is \
-                 required here"
+                 required here: install the same release of weir on both sides, or require less \
+                 here (`protection` of the mount and in client.toml)"
             );
             return Err(Error::new(ErrorKind::AuthFailed, what));
         }

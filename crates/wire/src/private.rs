@@ -28,6 +28,8 @@ const LENGTH_BYTES: usize = 2;
 pub const MAX_SEALED_BYTES: usize = LENGTH_BYTES + MAX_RECORD_BYTES + CODE_BYTES;
 /// Records of a direction under one key: 1 GiB of full ones.
 pub const REKEY_RECORDS: u64 = 1 << 16;
+/// The most bytes of memory that are kept for the next short pieces.
+const MAX_KEPT_BYTES: usize = 1 << 10;
 /// Bytes of each message of the handshake: a public key and a code.
 const MESSAGE_BYTES: usize = 32 + CODE_BYTES;
 
@@ -36,7 +38,7 @@ const _: () = assert!(MAX_RECORD_BYTES + CODE_BYTES <= u16::MAX as usize);
 fn failed(error: snow::Error) -> Error {
     match error {
         snow::Error::Decrypt => {
-            Error::new(ErrorKind::AuthFailed, "what was received was changed on the way")
+            Error::new(ErrorKind::Protocol, "what was received was changed on the way")
         }
         error => Error::new(ErrorKind::Internal, format!("encryption failed: {error}")),
     }
@@ -190,7 +192,9 @@ impl Records {
         if !gathered.is_empty() {
             self.seal_one(&gathered, out)?;
         }
-        self.gathered = gathered;
+        if gathered.capacity() <= MAX_KEPT_BYTES {
+            self.gathered = gathered;
+        }
         Ok(taken)
     }
 
@@ -224,7 +228,8 @@ impl Records {
     /// Opens a whole record, whose length [`Records::next`] told, into `plain`.
     ///
     /// # Errors
-    /// `AuthFailed`: it is not the next one that the peer sealed, or was changed.
+    /// `Protocol`: it is not the next one that the peer sealed, or was changed on the way. The
+    /// connection has to be made anew.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<usize> {
         let sealed = record.get(LENGTH_BYTES..).unwrap_or_default();
         let n = self.noise.read_message(sealed, plain).map_err(failed)?;
@@ -306,7 +311,7 @@ mod tests {
         assert!(opened(&mut pair().1, &second).is_err(), "one was left out");
         assert!(opened(&mut server, &first[..first.len() - 1]).is_err());
         assert_eq!(opened(&mut server, &first).unwrap(), b"first");
-        assert_eq!(opened(&mut server, &first).unwrap_err().kind, ErrorKind::AuthFailed);
+        assert_eq!(opened(&mut server, &first).unwrap_err().kind, ErrorKind::Protocol);
         assert!(opened(&mut client, &second).is_err(), "it came back to who sent it");
     }
 

@@ -192,6 +192,7 @@ mod tests {
             stripe_unit_bytes: 0,
             copies: 0,
             metrics: None,
+            protection: None,
             made_mountpoints: Vec::new(),
             adding: None,
             servers: vec![ServerDescription {

@@ -210,6 +210,7 @@ fn make(
         stripe_unit_bytes: 0,
         copies: 0,
         metrics: join.metrics,
+        protection: None,
         made_mountpoints: Vec::new(),
         adding: None,
         servers: Vec::new(),

@@ -105,6 +105,7 @@ pub fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
         stripe_unit_bytes,
         copies,
         metrics: metrics_address,
+        protection: up.protection.map(|level| level.label().to_owned()),
         made_mountpoints: Vec::new(),
         adding: None,
         servers,

@@ -14,21 +14,28 @@ use weir_metaserver::MetaServerConfig;
 use weir_wire::Level;
 
 /// Sets the level in the configuration of each metadata server, and restarts those that run, one
-/// after the other. Connections of a lower level are closed, and made anew at this one.
-pub fn run(state: &StateDir, description: &Description, level: Level) -> Done {
+/// after the other. Connections of a lower level are closed, and made anew at this one. The
+/// description is written last, so an interrupted command can be run again.
+pub fn run(state: &StateDir, description: &mut Description, level: Level) -> Done {
     if description.joined {
         return Err(Failure::new("--protection is for the machine of the metadata server")
             .hint(format!("`weir up --protection {level}` there, at {}", description.metadata)));
     }
-    let mut changed = Vec::new();
-    for (name, _) in metas::of_this_machine(description) {
-        let config: MetaServerConfig = daemon::read(&state.config_file(&name))?;
+    let label = level.label();
+    let mut is_new = description.protection.as_deref().unwrap_or(Level::Args.label()) != label;
+    let names: Vec<String> =
+        metas::of_this_machine(description).into_iter().map(|(name, _)| name).collect();
+    for name in &names {
+        let config: MetaServerConfig = daemon::read(&state.config_file(name))?;
         if config.protection != level {
-            metas::set(state, &name, "protection", level.label())?;
-            changed.push(name);
+            metas::set(state, name, "protection", label)?;
+            is_new = true;
         }
     }
-    for name in &changed {
+    if !is_new {
+        return Ok(());
+    }
+    for name in &names {
         if Process::from_file(&state.pid_file(name)).is_none() {
             continue;
         }
@@ -38,5 +45,6 @@ pub fn run(state: &StateDir, description: &Description, level: Level) -> Done {
         control::restart(state, name)?;
         await_targets(&up::await_metadata(state)?, &description.targets())?;
     }
-    Ok(())
+    description.protection = Some(label.to_owned());
+    state.set_description(description)
 }

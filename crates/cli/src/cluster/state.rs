@@ -53,6 +53,9 @@ pub struct Description {
     /// The address of this machine at which its daemons and mounts serve metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<IpAddr>,
+    /// The lowest level of protection with which all metadata servers were started; `args` if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protection: Option<String>,
     /// Directories that `weir up --mount` made.
     #[serde(default)]
     pub made_mountpoints: Vec<PathBuf>,
@@ -519,6 +522,7 @@ mod tests {
             stripe_unit_bytes: 65536,
             copies: 2,
             metrics: Some("127.0.0.1".parse().unwrap()),
+            protection: Some("data".into()),
             made_mountpoints: vec!["/mnt/a".into()],
             adding: Some(Adding {
                 server: 1,

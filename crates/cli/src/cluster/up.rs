@@ -127,7 +127,7 @@ fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -
         description = state.description()?;
     }
     if let Some(level) = up.protection {
-        protection::run(&state, &description, level)?;
+        protection::run(&state, &mut description, level)?;
     }
     if let Some(address) = metrics {
         metrics_on::run(&state, &mut description, address, up.port)?;

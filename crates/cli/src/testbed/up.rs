@@ -164,6 +164,7 @@ fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
         stripe_unit_bytes: 0,
         copies: 0,
         metrics: None,
+        protection: None,
         made_mountpoints: Vec::new(),
         adding: None,
         servers,

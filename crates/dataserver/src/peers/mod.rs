@@ -255,6 +255,7 @@ impl Peers {
         attempt: Attempt,
         wait: &Wait,
     ) -> Result<Connected> {
+        self.protection.told()?;
         let key = peer.ticket.open(&self.key);
         let identity = Identity::Ticket(peer.ticket.ticket.clone(), attempt);
         let mut failure = None;

@@ -172,6 +172,16 @@ impl Registrar {
         let wait = self.exchange_wait();
         let sent = clock::since_boot();
         let reply: HeartbeatReply = exchange(conn, request, &wait)?;
+        // First: nobody is served below it.
+        let least = reply.protection;
+        if let Some(before) = self.shared.protection.set(least).filter(|before| *before > least) {
+            tracing::warn!(
+                "{}: the metadata server requires protection `{least}` of connections now, and \
+                 required `{before}` before: if nobody has changed it, give all metadata servers \
+                 the same `protection` in meta.toml",
+                conn.address()
+            );
+        }
         self.shared.copies.standings.adopt(&reply, sent);
         for (target, oldest) in &reply.oldest_keys {
             if let Some(disk) = self.shared.disk(*target) {
@@ -179,8 +189,6 @@ impl Registrar {
             }
         }
         self.keep_keys(&reply);
-        // Before the last: nobody is served below it.
-        self.shared.protection.set(reply.protection);
         // Last: a server that has just started serves from then on.
         self.shared.revoked.adopt(&reply.revoked, clock::unix_now().as_millis() as u64);
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);

@@ -134,7 +134,7 @@ fn serve(
     // The same if it begins anew.
     config.listen = bound;
     let ending = Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?;
-    let protection = Arc::<Protection>::default();
+    let protection = Arc::new(Protection::new(config.metadata.is_empty()));
     let own = (server, server_key.clone(), protection.clone());
     let peers = Peers::new(own, cluster, &metadata, ending.clone());
     let peers = Arc::new(peers);

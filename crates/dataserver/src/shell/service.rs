@@ -430,6 +430,13 @@ impl Service for DataService {
         if self.shared.revoked.is_over(ticket.client, ticket.session) {
             return refuse(REVOKED.into());
         }
+        // Another server knows the level, and states it.
+        if ticket.session != OF_SERVERS
+            && let Err(error) = self.shared.protection.told()
+        {
+            add(&self.shared.counters.refused_unsure, 1);
+            return Err(error);
+        }
         Ok(ticket.key(&self.shared.server_key))
     }
 
@@ -470,6 +477,17 @@ impl Service for DataService {
             self.machine.note_session_over(&incoming, REVOKED);
             let error = Error::new(ErrorKind::BadTicket, REVOKED);
             out.reply_error(frame.conn, &frame.header, &error);
+            out.close(frame.conn);
+            return;
+        }
+        let (level, least) = (frame.peer.level, self.shared.protection.least());
+        if level < least {
+            add(&self.net_counters.closed_unprotected, 1);
+            let what = format!(
+                "the connection is protected as `{level}`, and the cluster requires `{least}` now: \
+                 connect again"
+            );
+            out.reply_error(frame.conn, &frame.header, &Error::new(ErrorKind::NotCurrent, what));
             out.close(frame.conn);
             return;
         }

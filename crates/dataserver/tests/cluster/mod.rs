@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use weir_dataserver::{DataServerConfig, ReadyInfo, TargetConfig};
 use weir_host::net::Signal;
 use weir_layout::{Piece, RegionList, cut_count, cuts, share};
@@ -11,8 +12,8 @@ use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_store::{Target, TargetIdentity};
 use weir_types::checksum::crc32c;
 use weir_types::{
-    ClientId, ColumnIndex, CopyIndex, FileId, Generation, KeyGeneration, ObjectId, Result,
-    SegmentIndex, ServerId, SessionId, StripeMap, TargetId,
+    ClientId, ColumnIndex, CopyIndex, ErrorKind, FileId, Generation, KeyGeneration, ObjectId,
+    Result, SegmentIndex, ServerId, SessionId, StripeMap, TargetId,
 };
 use weir_wire::data::{
     Access, AdminAccess, ObjectLen, ReadFlags, ReadRequest, ServerStatus, StatusRequest,
@@ -90,8 +91,9 @@ impl Running {
         Address::parse(&self.ready.tcp).unwrap()
     }
 
+    /// Waits until the server has heard from its metadata server: before that it takes no clients.
     pub fn connect(&self) -> Client {
-        Client::connect(&self.address(), ticket(SERVER, FOREVER)).unwrap()
+        served(|| Client::connect(&self.address(), ticket(SERVER, FOREVER)))
     }
 
     pub fn counter(&self, name: &str) -> u64 {
@@ -107,6 +109,19 @@ impl Drop for Running {
         let result = self.thread.take().unwrap().join().unwrap();
         if !std::thread::panicking() {
             result.unwrap();
+        }
+    }
+}
+
+/// The first connection that the server takes, after a minute at most.
+fn served(mut connect: impl FnMut() -> Result<Client>) -> Client {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match connect() {
+            Err(error) if error.kind == ErrorKind::NotCurrent && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            connected => return connected.unwrap(),
         }
     }
 }
@@ -227,7 +242,8 @@ impl Client {
         let ticket = ticket(id, FOREVER);
         let key = ticket.key(&master().server(id, KeyGeneration(1)));
         let attempt = Attempt { run: 1, number: 0 };
-        Self::connect_with(&server.address(), key, ticket, attempt).unwrap()
+        let (address, attempt) = (server.address(), &attempt);
+        served(|| Self::connect_with(&address, key.clone(), ticket.clone(), attempt.clone()))
     }
 
     pub fn connect_with(

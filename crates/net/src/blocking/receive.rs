@@ -14,8 +14,8 @@ use weir_wire::{FrameKind, Header, Op, Opener};
 
 /// Bytes that one system call receives when the sizes of the reply are not known.
 const CHUNK_BYTES: usize = 16 << 10;
-/// The most bytes of memory that are kept for the next reply.
-const MAX_KEPT_BYTES: usize = 64 << 10;
+/// The most bytes of memory that are kept for the next reply or request.
+pub(super) const MAX_KEPT_BYTES: usize = 64 << 10;
 
 pub(super) fn protocol_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, what)
@@ -196,8 +196,8 @@ impl BlockingConn {
 
     /// Receives the reply to the only outstanding request. The reply has no payload.
     ///
-    /// Errors: the error reply of the server; `Unreachable`, `TimedOut`, `Interrupted`, `Protocol`,
-    /// `AuthFailed`: see [`BlockingConn::is_usable`].
+    /// Errors: the error reply of the server; `Unreachable`, `TimedOut`, `Interrupted`, `Protocol`
+    /// (also if something was changed on the way): see [`BlockingConn::is_usable`].
     pub fn recv_reply<R: Decode>(&mut self, wait: &Wait) -> Result<R> {
         let header = self.recv_answer(wait)?;
         self.reply(&header)

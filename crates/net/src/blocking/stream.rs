@@ -1,5 +1,6 @@
 //! The bytes of a connection: those of its socket, or those in the records of a private one.
 
+use super::receive::MAX_KEPT_BYTES;
 use super::{MAX_IOVECS, lost, may_block};
 use crate::link::{Link, LinkError};
 use crate::wait::Wait;
@@ -97,6 +98,9 @@ impl Stream {
             let taken = private.link.seal(slices, BATCH_BYTES, &mut private.sealed)?;
             send_slices(&self.socket, &mut [IoSlice::new(&private.sealed)], wait)?;
             IoSlice::advance_slices(&mut rest, taken);
+        }
+        if private.sealed.capacity() > MAX_KEPT_BYTES {
+            private.sealed = Vec::new();
         }
         Ok(())
     }

@@ -93,6 +93,7 @@ impl<S: Service> EventLoop<S> {
         let now_ms = self.out.now_ms;
         let Some(conn) = self.out.get_mut(id) else { return };
         let kept = conn.partial.len();
+        let had_nothing = conn.private.as_ref().is_some_and(|private| private.is_empty());
         let (result, asked, want) = match (&mut conn.incoming, &mut conn.private) {
             (Some(incoming), private) => {
                 let rest = &mut incoming.buf[incoming.have..];
@@ -121,6 +122,10 @@ impl<S: Service> EventLoop<S> {
             Ok(n) => n,
             Err(LinkError::Socket(Errno::AGAIN)) => {
                 conn.readable = false;
+                // The first part of a record counts: the peer was idle before, and did not stall.
+                if had_nothing && conn.private.as_ref().is_some_and(|private| !private.is_empty()) {
+                    conn.received_ms = now_ms;
+                }
                 return;
             }
             Err(LinkError::Socket(Errno::INTR)) => return,

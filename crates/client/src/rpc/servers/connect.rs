@@ -183,7 +183,8 @@ impl Servers {
             nonce: random_bytes()?,
             name: self.config.name.clone(),
             host: self.host.clone(),
-            protection: self.config.protection,
+            // The connection to the metadata server is at what the cluster requires, or above it.
+            protection: self.config.protection.max(session.level()),
         };
         let via = detour.as_ref().map(|(via, _)| *via);
         let connected = match detour {
