@@ -138,8 +138,8 @@ fn all_back(cluster: &Cluster<'_>) {
     });
 }
 
-/// Flips a bit of an object on its disk, at an offset in its data.
-fn flip(object: &Value, at: u64) {
+/// The file of an object on its disk, and the byte at an offset in its data.
+fn byte(object: &Value, at: u64) -> (fs::File, u64, u8) {
     /// Header and checksums come first.
     const DATA: u64 = 32 * 4096;
     let dir = Path::new(object["directory"].as_str().unwrap()).join("objects");
@@ -149,7 +149,14 @@ fn flip(object: &Value, at: u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, DATA + at).unwrap();
-    file.write_all_at(&[byte[0] ^ 0x10], DATA + at).unwrap();
+    (file, DATA + at, byte[0])
+}
+
+/// Flips a bit of that byte; what it was.
+fn flip(object: &Value, at: u64) -> u8 {
+    let (file, at, byte) = byte(object, at);
+    file.write_all_at(&[byte ^ 0x10], at).unwrap();
+    byte
 }
 
 #[test]
@@ -185,6 +192,17 @@ fn any_two_servers_may_die_when_a_parity_stands_beside_two_copies() {
     eventually_within(PATIENCE, "it is repaired", || {
         cluster.weir(&["scrub", "--json"]).code == Some(0)
     });
+    // What rots in the only copy that is there is computed, too.
+    let copies: Vec<Value> =
+        objects(&layout(&cluster)).into_iter().filter(|object| object["column"] == 2).collect();
+    cluster.kill(&format!("data-{}", copies[1]["server"]));
+    let before = flip(&copies[0], 7 * 4096 + 9);
+    eventually_within(PATIENCE, "it is repaired while the other copy is away", || {
+        reads_back(&place, &cluster, &bytes, "with a block that is rotten in the only copy");
+        byte(&copies[0], 7 * 4096 + 9).2 == before
+    });
+    cluster.weir(&["up"]).ok();
+    all_back(&cluster);
     // Written again, and then as RAID 6.
     bytes = noise(LEN - 70_000, 10);
     fs::write(place.path("data"), &bytes).unwrap();

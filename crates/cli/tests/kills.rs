@@ -152,6 +152,10 @@ impl Run<'_> {
         must_go_on: bool,
         until_they_go_on: bool,
     ) {
+        if faults.iter().any(|fault| matches!(fault, Fault::Disk(..))) {
+            // Nobody may be left out for what was before: the disk may have the only copy then.
+            self.lab.all_stay_online(PATIENCE);
+        }
         self.set(self.policy_for(faults, must_go_on, hold + DETECTION + SLACK));
         faults.iter().for_each(|fault| fault.begin(&mut self.lab));
         let begin = Instant::now();
@@ -177,9 +181,6 @@ impl Run<'_> {
         self.set(calm(&self.policy));
         let took = self.go_on(0, 5, PATIENCE);
         println!("  all went on within {took:.1?}");
-        if faults.iter().any(|fault| fault.silences_a_server()) {
-            self.lab.all_stay_online(PATIENCE);
-        }
     }
 
     /// Everybody waits; what there is, is what there should be, on both mounts and in all

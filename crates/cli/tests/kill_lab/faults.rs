@@ -103,18 +103,6 @@ impl Fault {
         matches!(self, Self::Kill(name) if CLIENTS.contains(&name))
     }
 
-    /// Whether servers may report one that they do not reach.
-    pub fn silences_a_server(self) -> bool {
-        let is_server = |name: &&str| SERVERS.contains(name);
-        match self {
-            Self::Kill(_) | Self::Stop(_) | Self::Unplug(_) | Self::Island(..) | Self::Loss(..) => {
-                self.machines().iter().any(is_server)
-            }
-            Self::Cut(a, b) => is_server(&a) && is_server(&b),
-            Self::Full(_) | Self::Disk(..) => false,
-        }
-    }
-
     pub fn begin(self, lab: &mut Lab<'_>) {
         match self {
             Self::Kill(name) if CLIENTS.contains(&name) => lab.kill_mount(name),

@@ -28,9 +28,14 @@ const MACHINES: [&str; 7] =
 const PORT: u16 = 7700;
 /// A server is missed after this time.
 pub const DETECTION: Duration = Duration::from_secs(3);
-/// For so long a server may go on to report one that it could not reach (`KEPT` of
-/// `dataserver/src/standing/unreachable.rs`), with two heartbeats.
-const SUSPICION: Duration = Duration::from_millis(4_500);
+/// The time between heartbeats.
+const HEARTBEAT: Duration = Duration::from_millis(DETECTION.as_millis() as u64 / 6);
+/// For so long a server goes on to report one that it could not reach: `KEPT` of
+/// `dataserver/src/standing/unreachable.rs`, which is private there.
+const KEPT: Duration = Duration::from_millis(3_500);
+/// After this time nobody is left out any more because of an earlier cut: the last report has come,
+/// and what follows from it is known.
+const SUSPICION: Duration = KEPT.saturating_add(HEARTBEAT).saturating_add(HEARTBEAT);
 /// How long a mount's call waits for a server that is away.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -111,7 +116,7 @@ impl<'a> Lab<'a> {
             meta.insert("listen".into(), metadata.clone());
             let timeout = DETECTION.as_millis() as i64;
             meta.insert("target_timeout_ms".into(), timeout.into());
-            meta.insert("heartbeat_ms".into(), (timeout / 6).into());
+            meta.insert("heartbeat_ms".into(), (HEARTBEAT.as_millis() as i64).into());
         });
         for server in SERVERS {
             edit(&self.dir.join(format!("{server}.toml")), |data| {

@@ -203,6 +203,11 @@ impl Around {
         if parts.any(|part| !self.skipped.contains(part)) {
             return Ok(false);
         }
+        let object = plan.parts[self.skipped[0]].place.object;
+        // Nobody waits for parities of which nothing is computed.
+        if self.is_refused(call, object, is_short) {
+            return Ok(false);
+        }
         let (mut came, mut is_short) = (Vec::new(), is_short);
         for (number, read) in &mut self.parities {
             let mut bytes = Buffer::take(&call.inner.buffers, read.len);
@@ -216,19 +221,7 @@ impl Around {
         }
         let column = |part: &usize| plan.parts[*part].place.object.column.0.into();
         let wanted: Vec<usize> = self.skipped.iter().map(column).collect();
-        let object = plan.parts[self.skipped[0]].place.object;
-        let key = |segment: &Segment| segment.is_coded().then_some((segment.index, segment.epoch));
-        let found = Found {
-            segment: call.file.with_segment(object, key).flatten(),
-            // In this order: a loss is counted before the clock is good again.
-            is_held: call.inner.holdings.clock.is_good(),
-            losses: call.file.losses(),
-            is_behind: call.file.is_behind(),
-            is_changing: call.file.has_changes_under_way(),
-            is_short,
-        };
-        if let Some(refusal) = refusal(&self.asked, &found) {
-            tracing::debug!("file {}: a slow column is read: {refusal:?}", call.file.id);
+        if self.is_refused(call, object, is_short) {
             return Ok(false);
         }
         let Chunk { stripe, buffer_offset, regions, .. } = &plan.chunks[self.chunk];
@@ -239,6 +232,25 @@ impl Around {
         compute((columns, self.of, unit), &wanted, &came, bytes)?;
         add(&call.inner.counters.columns_computed, wanted.len() as u64);
         Ok(true)
+    }
+
+    /// Whether what has come may not belong together.
+    fn is_refused(&self, call: Call<'_>, object: ObjectId, is_short: bool) -> bool {
+        let key = |segment: &Segment| segment.is_coded().then_some((segment.index, segment.epoch));
+        let found = Found {
+            segment: call.file.with_segment(object, key).flatten(),
+            // In this order: a loss is counted before the clock is good again.
+            is_held: call.inner.holdings.clock.is_good(),
+            losses: call.file.losses(),
+            is_behind: call.file.is_behind(),
+            is_changing: call.file.has_changes_under_way(),
+            is_short,
+        };
+        let refusal = refusal(&self.asked, &found);
+        if let Some(refusal) = refusal {
+            tracing::debug!("file {}: a slow column is read: {refusal:?}", call.file.id);
+        }
+        refusal.is_some()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Repairs bytes that have rotted in the copy here from another copy; without one, or where that has
-//! rotted too, from its set ([`of_set`]).
+//! rotted too, or is away, from its set ([`of_set`]).
 //!
 //! Blocks are replaced in place. The copy that orders changes sends them again to another copy, or
 //! fetches its own from a copy that has all changes. Both happen under the lock of the range, so
@@ -95,8 +95,11 @@ impl Mender<'_> {
                 self.blocks_of_set(&column, &object, range)
             }
             Suspect::Bytes(range) => match self.blocks(&column, &object, range) {
-                // The other copy has rotted there, too.
-                Err(error) if error.kind == ErrorKind::Corrupt && column.parities > 0 => {
+                // The other copy has rotted there, too, or is away.
+                Err(error)
+                    if column.parities > 0
+                        && matches!(error.kind, ErrorKind::Corrupt | ErrorKind::NotCurrent) =>
+                {
                     self.blocks_of_set(&column, &object, range)
                 }
                 mended => mended,

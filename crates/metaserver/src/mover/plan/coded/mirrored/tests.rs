@@ -137,6 +137,58 @@ impl World {
             && pairs.len() == columns.len()
             && !columns.iter().flatten().any(|server| *server == parity)
     }
+
+    fn lose(&mut self, server: u32) {
+        for target in (0..self.sites.len() as u32).filter(|target| target % self.servers == server)
+        {
+            let lost = Site { fit: Fit::Lost, online: false, ..site(target, self.servers) };
+            self.sites.insert(TargetId(target), lost);
+        }
+    }
+
+    /// Numbers of good copies of each column, and of the parity.
+    fn numbers(&self) -> Vec<usize> {
+        let is_good = |(copy, target): &(CopyIndex, TargetId), number: usize| {
+            !self.segment.is_filling(ColumnIndex(number as u16), *copy)
+                && self.sites[target].fit == Fit::Takes
+        };
+        let members = self.segment.members().enumerate();
+        members
+            .map(|(n, (_, member))| member.copies().filter(|copy| is_good(copy, n)).count())
+            .collect()
+    }
+
+    /// What is made again becomes whole, and then nothing changes any more: nothing is on other
+    /// targets than good ones, and each column has two copies, and the parity one.
+    fn becomes_as_whole_as_it_can(&mut self, what: &str) {
+        let mut passes = 0;
+        while let Verdict::Change(_) = self.look() {
+            let before = self.segment.clone();
+            if !self.segment.filling.is_empty() {
+                assert_eq!(self.look(), Verdict::Filling, "{what}: {before:?}");
+            }
+            self.made();
+            passes += 1;
+            assert!(passes < 16, "{what}: it goes on: {:?}", self.segment);
+        }
+        let numbers = self.numbers();
+        let columns = self.segment.columns.len();
+        assert!(self.segment.is_coded() && self.segment.filling.is_empty(), "{what}");
+        let is_enough = |number: usize| match number < columns {
+            true => numbers[number] >= COPIES,
+            false => numbers[number] == 1,
+        };
+        assert!((0..=columns).all(is_enough), "{what}: {numbers:?} {:?}", self.segment);
+        let stay = self.sites.values().filter(|site| site.fit == Fit::Takes);
+        let servers = stay.map(|site| site.home.server).collect::<BTreeSet<_>>().len();
+        if !self.is_complete() && (servers - 1) * (servers - 2) / 2 >= columns {
+            // It waits for other servers.
+            return;
+        }
+        let all = self.segment.members().flat_map(|(_, member)| member.copies());
+        let mut bad = all.filter(|(_, target)| self.sites[target].fit != Fit::Takes);
+        assert_eq!(bad.next(), None, "{what}: {:?}", self.segment);
+    }
 }
 
 /// The bytes of a column; the last ones are shorter.
@@ -205,6 +257,46 @@ fn every_two_servers_may_die_and_every_byte_is_there() {
 fn six_servers_are_enough_for_eight_columns() {
     let mut world = World::chained(6, 12, 8);
     assert_eq!(world.settle(), Verdict::Fine);
+    assert!(world.is_complete(), "{:?}", world.segment);
+}
+
+#[test]
+fn what_a_lost_server_had_is_made_again_where_no_other_part_is_left_for_it() {
+    for (servers, targets, chain, columns) in
+        [(6, 6, 5, 4), (6, 6, 5, 5), (6, 12, 12, 8), (6, 6, 6, 6), (4, 4, 4, 3), (5, 5, 5, 4)]
+    {
+        for lost in 0..servers {
+            for drains in [false, true] {
+                let mut world = World::chained(servers, chain, columns);
+                world.sites =
+                    (0..targets).map(|target| (TargetId(target), site(target, servers))).collect();
+                let what = format!("{columns} columns on {servers} servers without {lost}");
+                assert_eq!(world.settle(), Verdict::Fine, "{what}");
+                assert!(world.is_complete(), "{what}: {:?}", world.segment);
+                match drains {
+                    false => world.lose(lost),
+                    true => {
+                        let of = |target: &&u32| **target % servers == lost;
+                        let all: Vec<u32> = (0..targets).collect();
+                        for target in all.iter().filter(of) {
+                            world.sites.get_mut(&TargetId(*target)).unwrap().fit = Fit::Leaves;
+                        }
+                    }
+                }
+                world.becomes_as_whole_as_it_can(&format!("{what}, drained: {drains}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_parity_has_a_part_of_its_own_again_if_the_columns_can_move() {
+    let mut world = World::chained(6, 5, 4);
+    world.sites.insert(TargetId(5), site(5, 6));
+    assert_eq!(world.settle(), Verdict::Fine);
+    assert_eq!(world.servers_of().1, 5, "the parity is where no column is");
+    world.lose(5);
+    world.becomes_as_whole_as_it_can("without the parity's server");
     assert!(world.is_complete(), "{:?}", world.segment);
 }
 
@@ -289,6 +381,28 @@ fn event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn whatever_gets_a_parity_becomes_as_it_should_be(
+        servers in 4..8_u32,
+        each in 1..=2_u32,
+        copies in prop::collection::vec((any::<u32>(), any::<u32>()), 2..=8),
+    ) {
+        let targets = servers * each;
+        let pair = |(one, other): &(u32, u32)| {
+            let (one, apart) = (one % targets, 1 + other % (servers - 1));
+            vec![one, (one + apart) % targets]
+        };
+        let mut world = World::new(servers, targets, &copies.iter().map(pair).collect::<Vec<_>>());
+        world.look();
+        if world.segment.state == SegmentState::Sealed {
+            for _ in 0..64 {
+                world.look();
+                world.made();
+            }
+            prop_assert!(world.is_complete(), "{:?}", world.segment);
+        }
+    }
+
     #[test]
     fn while_no_more_than_two_servers_fail_until_a_set_is_whole_again_everything_is_there(
         columns in 2..=6_u32, events in prop::collection::vec(event(), 0..60)
