@@ -10,7 +10,7 @@ use weir_client::{Client, ClientConfig, Context, File};
 use weir_host::simulated;
 use weir_host::sync::Mutex;
 use weir_host::thread::{JoinHandle, sleep, spawn};
-use weir_types::{FileId, Result};
+use weir_types::{ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
 /// Maximum size of a file.
@@ -22,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The most reads of a client beside a change of its own, and the pause between two.
 const MOST_BESIDE: usize = 32;
 const PAUSE_BESIDE: Duration = Duration::from_millis(20);
+/// The most reads of a file one after another.
+const MOST_LOOKS: u8 = 6;
 /// Number of recent versions that may be read: without leases, a copy that takes over may or may
 /// not have the last write yet.
 const GO_AND_COME: usize = 2;
@@ -90,6 +92,32 @@ struct Kept {
     /// The change in progress. A client that was killed during it, or got an error, begins it
     /// again.
     pending: Option<Step>,
+    /// Versions that may be on a disk in part, and how long the file was before each. See
+    /// [`Kept::may_be_in_part`].
+    in_part: Vec<(usize, usize)>,
+}
+
+impl Kept {
+    /// Notes that a full disk may have a part of the last version until the change is carried out. A
+    /// write that fails there for lack of space may have replaced bytes in front of the old end, but
+    /// the object stays as long as it was. So the bytes up to that end may be new and those after it
+    /// zeros, even in one piece.
+    fn may_be_in_part(&mut self) {
+        if let [.., before, _] = &self.versions[..] {
+            let of_last = (self.versions.len() - 1, before.len());
+            if self.in_part.last() != Some(&of_last) {
+                self.in_part.push(of_last);
+            }
+        }
+    }
+
+    /// Compares what was read since the version `oldest` was the newest that is certain. Returns the
+    /// first byte that is wrong.
+    fn wrong_with(&self, read: &[u8], oldest: usize) -> Option<usize> {
+        let in_part = self.in_part.iter().filter(|(version, _)| *version > oldest);
+        let ends: Vec<usize> = in_part.map(|(_, end)| *end).collect();
+        wrong_with(read, &self.versions[oldest..], &ends)
+    }
 }
 
 /// All files, and what is wrong.
@@ -121,7 +149,12 @@ impl World {
     }
 
     pub fn add(&self, files: &[FileId]) {
-        let kept = |id: &FileId| Kept { id: *id, versions: vec![Vec::new()], pending: None };
+        let kept = |id: &FileId| Kept {
+            id: *id,
+            versions: vec![Vec::new()],
+            pending: None,
+            in_part: Vec::new(),
+        };
         self.files.borrow_mut().extend(files.iter().map(kept));
     }
 
@@ -167,6 +200,8 @@ impl World {
             let mut files = self.files.borrow_mut();
             let file = &mut files[number];
             let last = file.versions.last().cloned().unwrap_or_default();
+            // A killed client has told nobody of its errors.
+            let is_resumed = file.pending.is_some();
             let step = file.pending.clone().unwrap_or_else(|| {
                 let step = Step::random(rng, last.len());
                 if let Step::Anew(_) = step {
@@ -176,9 +211,16 @@ impl World {
                 step
             });
             file.pending = Some(step.clone());
+            // Without leases others see what has failed before the client knows.
+            if is_resumed || !self.leases {
+                file.may_be_in_part();
+            }
             step
         };
         while let Err(error) = step.perform(client, id) {
+            if error.kind == ErrorKind::NoSpace {
+                self.files.borrow_mut()[number].may_be_in_part();
+            }
             *self.last.borrow_mut() = format!("file {id}: {error}");
             sleep(PAUSE);
         }
@@ -208,7 +250,7 @@ impl World {
         let oldest = if self.leases { oldest } else { oldest.saturating_sub(GO_AND_COME) };
         let (wrong, id) = {
             let file = &self.files.borrow()[number];
-            (wrong_with(read, &file.versions[oldest..]), file.id)
+            (file.wrong_with(read, oldest), file.id)
         };
         if let Some(at) = wrong {
             self.complain(format!("file {id}: byte {at} of {} is of no version", read.len()));
@@ -228,7 +270,8 @@ impl World {
 }
 
 /// The first piece of a read that matches no version. Shorter versions count as padded with zeros.
-fn wrong_with(read: &[u8], versions: &[Vec<u8>]) -> Option<usize> {
+/// Pieces are cut in two at `ends`.
+fn wrong_with(read: &[u8], versions: &[Vec<u8>], ends: &[usize]) -> Option<usize> {
     let least = versions.iter().map(Vec::len).min().unwrap_or_default();
     if read.len() < least {
         return Some(read.len());
@@ -236,7 +279,11 @@ fn wrong_with(read: &[u8], versions: &[Vec<u8>]) -> Option<usize> {
     let is_of = |version: &Vec<u8>, at: usize, piece: &[u8]| {
         piece.iter().enumerate().all(|(i, byte)| version.get(at + i).unwrap_or(&0) == byte)
     };
-    let mut pieces = read.chunks(PIECE).enumerate().map(|(n, piece)| (n * PIECE, piece));
+    let ends = ends.iter().copied().filter(|end| *end < read.len());
+    let mut borders: Vec<usize> = (0..read.len()).step_by(PIECE).chain(ends).collect();
+    borders.push(read.len());
+    borders.sort_unstable();
+    let mut pieces = borders.windows(2).map(|of| (of[0], &read[of[0]..of[1]]));
     let wrong = pieces.find(|(at, piece)| !versions.iter().any(|v| is_of(v, *at, piece)));
     let longest = versions.iter().map(Vec::len).max().unwrap_or_default();
     wrong.map(|(at, _)| at).or((read.len() > longest).then_some(longest))
@@ -315,7 +362,13 @@ pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
     while !world.over.get() {
         match rng.u8(0..8) {
             0 | 1 => world.change(&client, rng.usize(own.clone()), &mut rng),
-            2..6 => drop(world.look(&client, rng.usize(0..all))),
+            2..6 => {
+                // Of a disk that is slow the first read only tells.
+                let number = rng.usize(0..all);
+                for _ in 0..rng.u8(1..=MOST_LOOKS) {
+                    world.look(&client, number);
+                }
+            }
             _ => sleep(Duration::from_millis(rng.u64(0..5_000))),
         }
         sleep(Duration::from_millis(rng.u64(0..300)));
@@ -331,4 +384,38 @@ pub(super) fn live(world: &World, own: Range<usize>, config: &ClientConfig) {
     let computed = all.iter().find(|(name, _)| name == "columns_computed");
     world.computed.set(world.computed.get() + computed.map_or(0, |(_, count)| *count));
     client.shutdown();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_of_one_version_unless_a_full_disk_may_have_a_part_of_it() {
+        let step = Step::Write { offset: 700, bytes: vec![3; 2_000] };
+        let before = vec![1; 1_100];
+        let after = step.apply(&before);
+        // New up to the old end, which is in the middle of a piece.
+        let mut read = after.clone();
+        read[before.len()..].fill(0);
+        let mut kept = Kept {
+            id: FileId(1),
+            versions: vec![Vec::new(), before.clone(), after.clone()],
+            pending: Some(step),
+            in_part: Vec::new(),
+        };
+        assert_eq!(kept.wrong_with(&read, 1), Some(1_024));
+        (0..2).for_each(|_| kept.may_be_in_part());
+        assert_eq!(kept.in_part, [(2, 1_100)]);
+        assert_eq!(kept.wrong_with(&read, 1), None);
+        assert_eq!(kept.wrong_with(&before, 1), None);
+        assert_eq!(kept.wrong_with(&after, 1), None);
+        assert_eq!(kept.wrong_with(&read, 2), Some(1_024), "the change was carried out");
+        let mut elsewhere = read.clone();
+        elsewhere[1_099] = 0;
+        assert_eq!(kept.wrong_with(&elsewhere, 1), Some(1_024));
+        let mut behind = read.clone();
+        behind[1_101] = 3;
+        assert_eq!(kept.wrong_with(&behind, 1), Some(1_100));
+    }
 }

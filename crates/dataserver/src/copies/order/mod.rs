@@ -419,8 +419,9 @@ impl<'a> Order<'a> {
             Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => error.clone(),
             _ => return Ok(true),
         };
-        // A disk that is full has what it had, and so has one whose bytes were damaged on
-        // the way here. Of one that has failed nothing is known: others count then.
+        // A disk that is full has what it had, or new bytes in front of the old end. One whose
+        // bytes were damaged on the way here has what it had. Of one that has failed nothing is
+        // known: others count then.
         match failed.kind {
             // Refused before they know, it would be read there, and taken back afterwards.
             ErrorKind::NoSpace | ErrorKind::ChecksumMismatch => self.make_gaps(orders),
