@@ -125,6 +125,8 @@ impl Observer {
         tell_targets(page, targets);
         // Told of each target: its state, and what it lacks.
         counted.take("targets_out_of_service");
+        // Told by `weir key rotate --own`, which waits for them.
+        counted.take("keys.own_waiting");
         counted.take_if(|name| name.starts_with("target."));
         debug_assert!(counted.left().is_empty(), "not told: {:?}", counted.left());
         true
