@@ -430,13 +430,6 @@ impl Service for DataService {
         if self.shared.revoked.is_over(ticket.client, ticket.session) {
             return refuse(REVOKED.into());
         }
-        // Another server knows the level, and states it.
-        if ticket.session != OF_SERVERS
-            && let Err(error) = self.shared.protection.told()
-        {
-            add(&self.shared.counters.refused_unsure, 1);
-            return Err(error);
-        }
         Ok(ticket.key(&self.shared.server_key))
     }
 
@@ -445,6 +438,14 @@ impl Service for DataService {
     }
 
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {
+        // Not before both ends have proved their keys: who has the wrong one is told that. Another
+        // server knows the level, and states it.
+        if matches!(&hello.identity, Identity::Ticket(ticket, _) if ticket.session != OF_SERVERS)
+            && let Err(error) = self.shared.protection.told()
+        {
+            add(&self.shared.counters.refused_unsure, 1);
+            return Err(error);
+        }
         if let Identity::Ticket(ticket, attempt) = &hello.identity
             && (ticket.session != OF_SERVERS || attempt.run != 0)
         {
