@@ -486,7 +486,8 @@ fn half_a_record_keeps_a_private_connection_no_longer_than_half_a_frame() {
 
 #[test]
 fn the_first_part_of_a_record_after_a_long_silence_is_no_stall() {
-    let stall = Duration::from_millis(1500);
+    // More than two looks of the server for what stalls, which are a second apart.
+    let stall = Duration::from_millis(2500);
     let running = start_with(|c| c.stall_timeout_ms = stall.as_millis() as u64);
     let conn = running.connect_at(Level::Private);
     let mut raw: TcpStream = conn.socket().fd().unwrap().try_clone_to_owned().unwrap().into();
@@ -495,7 +496,8 @@ fn the_first_part_of_a_record_after_a_long_silence_is_no_stall() {
     let begun = Instant::now();
     raw.write_all(&[100, 0, 1, 2, 3]).unwrap();
     until("it stalls now", || running.counters().closed_stalled.load(Relaxed) == 1);
-    assert!(begun.elapsed() >= stall, "{:?}", begun.elapsed());
+    // Not by the next look. The server's time is that of the turn in which it has received.
+    assert!(begun.elapsed() > stall / 2, "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -108,6 +108,25 @@ struct Found {
     stuck: bool,
 }
 
+impl Found {
+    /// What comes of a segment, which is `after` if anything is added or dropped.
+    fn verdict(self, after: impl FnOnce() -> Segment) -> Verdict {
+        let Self { added, dropped, unsettled, filling, stuck } = self;
+        if !added.is_empty() || !dropped.is_empty() {
+            let segment = after();
+            return Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }));
+        }
+        if !unsettled.is_empty() {
+            return Verdict::Unsettled(unsettled);
+        }
+        match (filling, stuck) {
+            (true, _) => Verdict::Filling,
+            (false, true) => Verdict::Stuck,
+            (false, false) => Verdict::Fine,
+        }
+    }
+}
+
 /// Decides what a segment needs. New copies are counted in `sites`.
 pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
     let mut all = Found::default();
@@ -126,19 +145,7 @@ pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict
         all.stuck |= found.stuck;
         columns.push(slots);
     }
-    if all.added.is_empty() && all.dropped.is_empty() {
-        if !all.unsettled.is_empty() {
-            return Verdict::Unsettled(all.unsettled);
-        }
-        return match (all.filling, all.stuck) {
-            (true, _) => Verdict::Filling,
-            (false, true) => Verdict::Stuck,
-            (false, false) => Verdict::Fine,
-        };
-    }
-    let segment = with_columns(segment, &columns);
-    let Found { added, dropped, unsettled, .. } = all;
-    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+    all.verdict(|| with_columns(segment, &columns))
 }
 
 fn slots_of(segment: &Segment, column: ColumnIndex, wish: &Wish<'_>, sites: &Sites) -> Vec<Slot> {

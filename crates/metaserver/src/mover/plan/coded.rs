@@ -271,17 +271,7 @@ fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
             }
         }
     }
-    if found.added.is_empty() && found.dropped.is_empty() {
-        return match found {
-            Found { unsettled, .. } if !unsettled.is_empty() => Verdict::Unsettled(unsettled),
-            Found { filling: true, .. } => Verdict::Filling,
-            Found { stuck: true, .. } => Verdict::Stuck,
-            _ => Verdict::Fine,
-        };
-    }
-    let segment = with_columns(segment, &all);
-    let Found { added, dropped, unsettled, .. } = found;
-    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+    found.verdict(|| with_columns(segment, &all))
 }
 
 fn begun(target: TargetId, sites: &mut Sites) -> Slot {

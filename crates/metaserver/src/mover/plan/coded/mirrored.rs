@@ -286,17 +286,7 @@ pub(super) fn keep(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Ver
         let others = Others { number, needed: pairs.needed(number), kept, complete, enough };
         others.drop_from(slots, pairs.columns(), wish, sites, &mut found);
     }
-    if found.added.is_empty() && found.dropped.is_empty() {
-        return match found {
-            Found { unsettled, .. } if !unsettled.is_empty() => Verdict::Unsettled(unsettled),
-            Found { filling: true, .. } => Verdict::Filling,
-            Found { stuck: true, .. } => Verdict::Stuck,
-            _ => Verdict::Fine,
-        };
-    }
-    let segment = with_columns(segment, &all);
-    let Found { added, dropped, unsettled, .. } = found;
-    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
+    found.verdict(|| with_columns(segment, &all))
 }
 
 /// Whether a copy is on a target that it may stay on, also if that has too much.
