@@ -408,7 +408,6 @@ impl File {
     }
 
     fn append_and(&self, ctx: &Context, data: &[u8], returns: Returns) -> Result<u64> {
-        let _sizing = self.state.sizing.lock();
         let call = self.call(ctx);
         if self.consistency() != Consistency::Strict {
             self.inner.getattr(ctx, self.id())?;
@@ -461,7 +460,6 @@ impl File {
     /// Sets the size of the file.
     pub fn truncate(&self, ctx: &Context, size: u64) -> Result<Attr> {
         let request = SetAttrRequest { size: Some(size), ..set_nothing(self.id()) };
-        let _sizing = self.state.sizing.lock();
         self.inner.clone().set_attr(ctx, &request)
     }
 

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
+use weir_host::sync::ReadGuard;
 use weir_net::Wait;
 use weir_types::{ErrorKind, Result};
 use weir_wire::lease::{
@@ -28,6 +29,8 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) struct Entered<'a> {
     file: &'a OpenState,
     id: Option<u64>,
+    /// Nobody of this client cuts the file under a call that writes.
+    _sizing: Option<ReadGuard<'a, ()>>,
 }
 
 impl Drop for Entered<'_> {
@@ -54,9 +57,12 @@ pub(crate) fn enter<'a>(
     entered: &dyn Fn(),
 ) -> Result<Entered<'a>> {
     let ranges = merged(bytes);
+    // Before the lease: who cuts the file waits for that of others. A page waits for nobody; the
+    // layer above, which writes it back, writes none while it cuts.
+    let _sizing = (kind == CallKind::Write).then(|| call.file.sizing.read());
     if consistency != Consistency::Strict || ranges.is_empty() {
         entered();
-        return Ok(Entered { file: call.file, id: None });
+        return Ok(Entered { file: call.file, id: None, _sizing });
     }
     let mut waits = Waits { file: call.file, kind, patience: None, id: None };
     let mut stale = Vec::new();
@@ -81,7 +87,7 @@ pub(crate) fn enter<'a>(
                 }
                 entered();
                 drop(lease);
-                let entered = Entered { file: call.file, id: Some(id) };
+                let entered = Entered { file: call.file, id: Some(id), _sizing };
                 // Under way, so that the lease is not given up before there was
                 // any use of it.
                 for range in stale {

@@ -15,6 +15,8 @@ impl Inner {
         request: &SetAttrRequest,
     ) -> Result<Attr> {
         let state = self.open_state(request.file);
+        let resized = state.as_ref().filter(|_| request.size.is_some());
+        let _sizing = resized.map(|state| state.sizing.write());
         if let Some(state) = &state {
             // Times and size that are set now must not be overtaken by those
             // of earlier writes.
@@ -38,7 +40,6 @@ impl Inner {
             let longest = Duration::from_millis(self.config.request_timeout_ms);
             self.accesses.forget(request.file, longest);
         }
-        let resized = state.as_ref().filter(|_| request.size.is_some());
         if let Some(state) = resized {
             state.begin_resize();
         }

@@ -36,9 +36,10 @@ pub(crate) struct OpenState {
     pub(crate) reader: Mutex<Reader>,
     /// Held during a report of size and time by a caller without the writer's lock.
     pub(crate) reporting: Mutex<()>,
-    /// Held by an append and by a truncation of an open file: an append that found the end before a
-    /// truncation of another thread, and wrote behind it, would undo it.
-    pub(crate) sizing: Mutex<()>,
+    /// Calls of this client that write share it, and who cuts the file has it alone: the server knows
+    /// the new size before this client has its answer, and what is written in between would be taken
+    /// for older than the cut.
+    pub(crate) sizing: RwLock<()>,
     /// The choice of the copies to read.
     pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
@@ -103,7 +104,7 @@ impl OpenState {
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
             reporting: Mutex::default(),
-            sizing: Mutex::default(),
+            sizing: RwLock::default(),
             choosing: Arc::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
