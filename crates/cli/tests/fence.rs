@@ -69,3 +69,30 @@ fn the_size_of_a_dead_writer_is_found_and_its_late_writes_change_nothing() {
     // Nothing that the fence made is taken for damage.
     cluster.weir(&["fsck"]).ok();
 }
+
+/// The metadata server knows the new size before who cuts the file has its answer.
+#[test]
+fn what_a_thread_writes_after_it_has_seen_a_cut_of_another_thread_is_not_cut() {
+    const CUT: u64 = 8_000;
+    let place = Place::new();
+    let cluster = place.up("fence", &["--targets", "4"]);
+    let (ctx, fs) = (Context::root(), client(&cluster, false));
+    let (file, attr) = fs.create(&ctx, FileId::ROOT, b"cut", &CreateOptions::default()).unwrap();
+    for round in 0..200 {
+        file.write_at(&ctx, 0, &noise(30_000, round)).unwrap();
+        file.flush(&ctx).unwrap();
+        let behind = CUT + 1_000 + round;
+        std::thread::scope(|scope| {
+            let cut = scope.spawn(|| file.truncate(&ctx, CUT));
+            while fs.getattr(&ctx, attr.file).unwrap().size != CUT {}
+            file.write_at(&ctx, behind, &[7; 16]).unwrap();
+            cut.join().unwrap().unwrap();
+        });
+        assert_eq!(fs.getattr(&ctx, attr.file).unwrap().size, behind + 16, "round {round}");
+        let found = read(&file, 30_000);
+        assert_eq!(found[..CUT as usize], noise(30_000, round)[..CUT as usize]);
+        assert!(found[CUT as usize..behind as usize].iter().all(|byte| *byte == 0));
+        assert_eq!(found[behind as usize..behind as usize + 16], [7; 16], "round {round}");
+        file.truncate(&ctx, 0).unwrap();
+    }
+}
