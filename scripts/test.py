@@ -39,7 +39,8 @@ THREADS = os.environ.get("RUST_TEST_THREADS", "2")
 LIMIT_S = int(os.environ.get("WEIR_TEST_LIMIT", 3000))
 # They begin first, because they take longest.
 LONG = ["programs_python", "kills", "crash", "losses", "moving", "cycles", "seeds", "copies",
-        "crash_points", "cp", "moves", "large_directory", "programs_git", "members", "health", "pace"]
+        "crash_points", "cp_resumed", "cp", "moves", "large_directory", "programs_git", "members",
+        "health", "pace"]
 # They measure what the machine can do, or set limits to all of it: after all others, alone.
 ALONE = {"slow_disks", "small_memory", "many_descriptors"}
 

@@ -22,6 +22,7 @@ mod copies;
 mod copying;
 mod corners;
 mod cp;
+mod cp_resumed;
 mod crash;
 mod cycle_load;
 mod cycles;

@@ -2,9 +2,7 @@
 //! exactly its bytes. The first and the last cut of a piece may be parts of blocks.
 
 use crate::share::Piece;
-use weir_types::limits::BLOCK_BYTES;
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
+use weir_types::limits::{BLOCK, BLOCK_BYTES};
 
 /// A part of a piece that lies inside one block of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,12 +2,10 @@
 
 use crate::stripe::{segment_len, stripe_bytes};
 use std::collections::HashSet;
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
+use weir_types::limits::{BLOCK, MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
 use weir_types::{
     ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment, TargetId,
 };
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The part of a file range that lies in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

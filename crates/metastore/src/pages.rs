@@ -23,11 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_host::fs::{File, OpenHow};
 use weir_host::sync::{Mutex, RwLock};
 use weir_types::checksum::crc32c;
+use weir_types::limits::{BLOCK, BLOCK_BYTES};
 use weir_types::{Error, ErrorKind, Result};
 
-/// Bytes of a block; redb's pages are multiples of it.
-const BLOCK_BYTES: usize = 4096;
-const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Pages whose checksums fit one block.
 const GROUP_PAGES: u64 = BLOCK / 4;
 /// Where the groups begin, blocks.

@@ -2,13 +2,13 @@
 //! after a partly failed write use it.
 
 use crate::geometry::{
-    BLOCK, Run, SLOT_BYTES, block_count, data_position, file_bytes, first_block_of_slots,
-    first_byte_of, slot_area, slot_mates, slot_position,
+    Run, SLOT_BYTES, block_count, data_position, file_bytes, first_block_of_slots, first_byte_of,
+    slot_area, slot_mates, slot_position,
 };
 use crate::piece::slot_of;
 use rustix::io::Result;
 use weir_host::fs::File;
-use weir_types::limits::BLOCK_BYTES;
+use weir_types::limits::{BLOCK, BLOCK_BYTES};
 
 /// Number of blocks per read call.
 const CHUNK_BLOCKS: usize = 64;

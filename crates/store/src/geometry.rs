@@ -8,10 +8,8 @@
 //! keeps aligned data in large folios; with data one page off, a warm read or write of 64 KiB costs
 //! a third more CPU.
 
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::limits::{BLOCK, BLOCK_BYTES, MAX_FILE_BYTES};
 
-/// Bytes of a block, which is also a page, as a file offset.
-pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes of one checksum slot.
 pub(crate) const SLOT_BYTES: usize = 4;
 /// Bytes of the header, at the start of the file.

@@ -1,12 +1,12 @@
 //! Finding and replacing rotted parts of an object, with the help of another copy.
 
 use crate::blocks::{Slots, next_used};
-use crate::geometry::{BLOCK, Run, SLOT_BYTES};
+use crate::geometry::{Run, SLOT_BYTES};
 use crate::object::Object;
 use crate::piece::slot_of;
 use std::ops::Range;
 use weir_types::checksum::crc32c;
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::limits::{BLOCK, BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{ErrorKind, ObjectId, Result};
 
 impl Object {

@@ -3,8 +3,8 @@
 use crate::backing::Backing;
 use crate::blocks::{Slots, next_used, tidy};
 use crate::geometry::{
-    BLOCK, HEADER_BYTES, SLOT_BYTES, block_count, data_position, file_bytes, first_slots,
-    object_bytes, section_end, slot_position,
+    HEADER_BYTES, SLOT_BYTES, block_count, data_position, file_bytes, first_slots, object_bytes,
+    section_end, slot_position,
 };
 use crate::header::{BadHeader, Header};
 use crate::piece::slot_of;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_host::fs::File;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{ReadGuard, RwLock, WriteGuard};
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::limits::{BLOCK, BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 
 /// State that only the holder of the object's write lock reads and changes.

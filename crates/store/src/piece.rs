@@ -1,8 +1,7 @@
 //! Pieces of an object in a request, and how they are cut at the borders of blocks.
 
-use crate::geometry::BLOCK;
 use weir_types::checksum::crc32c;
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES, MAX_PIECES};
+use weir_types::limits::{BLOCK, BLOCK_BYTES, MAX_FILE_BYTES, MAX_PIECES};
 use weir_types::{Error, ErrorKind, Result};
 
 /// CRC-32C of 4096 zeros, the checksum that a slot of zero stands for.

@@ -2,7 +2,7 @@
 //! it. A reader cannot verify a block that goes out in part, so the server verifies it here.
 
 use crate::geometry::{
-    BLOCK, MAX_RUN_BLOCKS, Run, SLOT_BYTES, data_position, section_end, slot_area, slot_position,
+    MAX_RUN_BLOCKS, Run, SLOT_BYTES, data_position, section_end, slot_area, slot_position,
 };
 use crate::object::{Object, read_at};
 use crate::piece::{ZERO_BLOCK_CHECK, check_pieces, cuts, slot_of};
@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::io::IoSliceMut;
 use weir_host::plant::{Bug, planted};
 use weir_types::checksum::crc32c;
-use weir_types::limits::BLOCK_BYTES;
+use weir_types::limits::{BLOCK, BLOCK_BYTES};
 use weir_types::{Error, ErrorKind, Result};
 
 /// What a read may wait for.

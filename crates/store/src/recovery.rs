@@ -10,7 +10,7 @@
 use crate::blocks::{Slots, next_used, slots_behind_end, tidy};
 use crate::directories::Directories;
 use crate::gaps::Suspects;
-use crate::geometry::{BLOCK, HEADER_BYTES, object_bytes};
+use crate::geometry::{HEADER_BYTES, object_bytes};
 use crate::header::{BadHeader, Header};
 use crate::intents::Record;
 use crate::intents::area::Contents;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_host::fs::File;
 use weir_host::plant::{Bug, planted};
-use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::limits::{BLOCK, MAX_FILE_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 
 /// Result of opening a target.

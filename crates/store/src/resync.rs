@@ -1,9 +1,9 @@
 //! Comparison of two copies by their checksums, before bytes are sent from one to the other.
 
-use crate::geometry::{BLOCK, Run, SLOT_BYTES, block_count, slot_position};
+use crate::geometry::{Run, SLOT_BYTES, block_count, slot_position};
 use crate::object::Object;
 use std::ops::Range;
-use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::limits::{BLOCK, MAX_FILE_BYTES};
 use weir_types::{ErrorKind, Result};
 
 /// The most blocks in one request for slots: 16 MiB of data.

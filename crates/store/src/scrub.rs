@@ -4,11 +4,12 @@
 use crate::backing::Backing;
 use crate::blocks::{Slots, next_used, slots_behind_end};
 use crate::directories::{HASH_DIRECTORIES, hash_directory, parse_name};
-use crate::geometry::{BLOCK, Run};
+use crate::geometry::Run;
 use crate::intents::area;
 use crate::object::Object;
 use crate::superblock;
 use std::sync::Arc;
+use weir_types::limits::BLOCK;
 use weir_types::{Error, ErrorKind, ObjectId, Result};
 
 /// Budget that an object, a page of checksums or a directory costs beside its bytes of data. So a

@@ -2,14 +2,14 @@
 
 use crate::blocks::next_used;
 use crate::geometry::{
-    BLOCK, PAGES_OF_SLOTS, Run, SLOT_BYTES, data_in, data_position, file_bytes, first_byte_of,
+    PAGES_OF_SLOTS, Run, SLOT_BYTES, data_in, data_position, file_bytes, first_byte_of,
     section_end, section_pages, section_start, slot_area, slot_position,
 };
 use crate::object::{Change, Object};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use weir_types::checksum::crc32c;
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::limits::{BLOCK, BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{ErrorKind, Generation, Result};
 
 static ZEROS: [u8; 64 * BLOCK_BYTES] = [0; 64 * BLOCK_BYTES];

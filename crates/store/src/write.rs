@@ -2,15 +2,15 @@
 //! the data.
 
 use crate::geometry::{
-    BLOCK, FIRST_PAGE_BLOCKS, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position,
-    file_bytes, slot_area, slot_position,
+    FIRST_PAGE_BLOCKS, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position, file_bytes,
+    slot_area, slot_position,
 };
 use crate::object::{Change, Object};
 use crate::piece::{ZERO_BLOCK_CHECK, check_pieces, cut_count, cuts, slot_of};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use weir_types::checksum::crc32c;
-use weir_types::limits::BLOCK_BYTES;
+use weir_types::limits::{BLOCK, BLOCK_BYTES};
 use weir_types::{Error, ErrorKind, Generation, Result};
 
 impl Object {

@@ -2,6 +2,8 @@
 
 /// The unit of checksums: one CRC-32C for each block of this size in an object.
 pub const BLOCK_BYTES: usize = 4096;
+/// The same as a length within a file. Leases cover whole blocks, too.
+pub const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The most data bytes one frame carries.
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 /// The most bytes of a message body.

@@ -17,13 +17,12 @@ use weir_client::{Client, ClientConfig, Context};
 use weir_host::thread::sleep;
 use weir_simhost::Options;
 use weir_simhost::disk::Operation;
-use weir_types::limits::BLOCK_BYTES;
+use weir_types::limits::{BLOCK, BLOCK_BYTES};
 use weir_types::{Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 
 /// Size of the file: two blocks on each server.
 const BYTES: usize = 4 * BLOCK_BYTES;
-const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The initial contents.
 pub const OLD: u8 = 0x11;
 /// The contents that are copied into it.

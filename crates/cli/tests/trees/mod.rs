@@ -273,3 +273,14 @@ pub fn deep(root: &Path) {
 pub fn allocated(path: &Path) -> u64 {
     OpenOptions::new().read(true).open(path).unwrap().metadata().unwrap().blocks() * 512
 }
+
+/// How many entries are in a directory and below it.
+pub fn count(dir: &Path) -> usize {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| 1 + if entry.path().is_dir() { count(&entry.path()) } else { 0 })
+            .sum(),
+        Err(_) => 0,
+    }
+}

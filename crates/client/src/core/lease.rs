@@ -11,10 +11,9 @@ use super::held::Held;
 use std::ops::Range;
 use std::time::Duration;
 use weir_host::net::Signal;
+use weir_types::limits::BLOCK;
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 
-/// Leases cover whole blocks of this many bytes.
-pub const BLOCK_BYTES: u64 = 4096;
 /// How long calls are held back in favour of a later round of dropping.
 const HOLD_BACK: Duration = Duration::from_millis(20);
 
@@ -131,8 +130,8 @@ fn without(range: Range<u64>, gone: &Range<u64>) -> Range<u64> {
 
 /// The blocks that contain a range.
 pub fn blocks(range: &Range<u64>) -> Range<u64> {
-    let end = range.end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(TO_THE_END);
-    range.start / BLOCK_BYTES * BLOCK_BYTES..end
+    let end = range.end.checked_next_multiple_of(BLOCK).unwrap_or(TO_THE_END);
+    range.start / BLOCK * BLOCK..end
 }
 
 impl FileLease {

@@ -2,12 +2,13 @@
 
 use super::File;
 use crate::context::Context;
-use crate::core::lease::{BLOCK_BYTES, CallKind};
+use crate::core::lease::CallKind;
 use crate::io::space::{Space, seek_from};
 use crate::io::writer::Returns;
 use crate::state::{Call, Writer};
 use std::ops::Range;
 use weir_layout::covered_bytes;
+use weir_types::limits::BLOCK;
 use weir_types::{ErrorKind, Result};
 use weir_wire::lease::TO_THE_END;
 
@@ -55,7 +56,7 @@ impl File {
         }
     }
 
-    /// First byte at or after `offset` of a block ([`BLOCK_BYTES`]) that may hold bytes other than
+    /// First byte at or after `offset` of a block ([`BLOCK`]) that may hold bytes other than
     /// zero; `None` if there is none before the end of the file. Preallocated bytes that were not
     /// written count as data or as a hole.
     pub fn next_data(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
@@ -85,14 +86,14 @@ impl File {
         }
         let layout = self.layout();
         // An object ends with its last byte of data, a block of it does not end there.
-        let mut at = offset / BLOCK_BYTES * BLOCK_BYTES;
+        let mut at = offset / BLOCK * BLOCK;
         while at < size {
             let Some(found) = seek_from(call, &layout, (at, size), hole)? else { break };
-            let block = found / BLOCK_BYTES * BLOCK_BYTES;
+            let block = found / BLOCK * BLOCK;
             if !hole || found == block {
                 return Ok(Some(block.max(offset)));
             }
-            at = block + BLOCK_BYTES;
+            at = block + BLOCK;
         }
         Ok(None)
     }

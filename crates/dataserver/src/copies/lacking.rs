@@ -10,10 +10,9 @@ use crate::machine::change::Change;
 use crate::standing::roles::not_current;
 use std::ops::Range;
 use weir_store::{ELSEWHERE, Note, UNHEARD};
-use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::limits::{BLOCK, MAX_FILE_BYTES};
 use weir_types::{ObjectId, Result};
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
 /// All of an object.
 pub(super) const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
 /// What is noted under [`UNHEARD`] instead, if there was no object when the log was lost.

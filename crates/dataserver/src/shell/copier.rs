@@ -22,7 +22,7 @@ use crate::state::Shared;
 use std::sync::Arc;
 use weir_net::ConnId;
 use weir_store::{Object, ReadMode, ReadOutcome};
-use weir_types::limits::BLOCK_BYTES;
+use weir_types::limits::BLOCK;
 use weir_types::{Error, ErrorKind, Result};
 use weir_wire::data::{Copied, CopyPiece};
 
@@ -31,7 +31,6 @@ pub(crate) const THREADS: usize = 4;
 const _: () = assert!(THREADS <= MAX_IDLE, "each keeps its connection");
 /// Bytes of one step: read, verified, written.
 const STEP_BYTES: usize = 1 << 20;
-const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The queue of copies, and state that the threads share.
 pub(crate) struct Copier {

@@ -7,11 +7,10 @@
 //! Invariant: a block with a write lease has no lease of another session.
 
 use std::collections::{BTreeMap, BTreeSet};
+use weir_types::limits::BLOCK;
 use weir_types::{FileId, SessionId};
 use weir_wire::lease::{LeaseMode, LeaseRange, TO_THE_END};
 
-/// Leases cover whole blocks of this many bytes.
-pub const BLOCK_BYTES: u64 = 4096;
 /// Bytes that are granted beyond the requested range, the first time.
 const FIRST_EXTENSION_BYTES: u64 = 1 << 20;
 /// The most bytes that are granted beyond the requested range.
@@ -113,8 +112,8 @@ pub fn whole_blocks(lease: &LeaseRange) -> Option<LeaseRange> {
     if lease.start >= lease.end {
         return None;
     }
-    let start = lease.start - lease.start % BLOCK_BYTES;
-    let end = lease.end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(TO_THE_END);
+    let start = lease.start - lease.start % BLOCK;
+    let end = lease.end.checked_next_multiple_of(BLOCK).unwrap_or(TO_THE_END);
     Some(LeaseRange { file: lease.file, start, end, mode: lease.mode })
 }
 
@@ -391,7 +390,7 @@ mod tests {
     const BLOCKS: u64 = 12;
 
     fn lease(from: u64, to: u64, mode: LeaseMode) -> LeaseRange {
-        LeaseRange { file: FILE, start: from * BLOCK_BYTES, end: to * BLOCK_BYTES, mode }
+        LeaseRange { file: FILE, start: from * BLOCK, end: to * BLOCK, mode }
     }
 
     #[derive(Clone, Debug)]
@@ -436,8 +435,8 @@ mod tests {
                         let reach = ranges.reach(session, &asked);
                         prop_assert!(reach.start <= asked.start && reach.end >= asked.end);
                         // In whole blocks here, up to the last that counts.
-                        let first = reach.start / BLOCK_BYTES;
-                        let last = (reach.end / BLOCK_BYTES).min(3 * BLOCKS);
+                        let first = reach.start / BLOCK;
+                        let last = (reach.end / BLOCK).min(3 * BLOCKS);
                         let expected = model.blocked(who, first, last, mode);
                         let others = ranges.in_the_way(session, &reach);
                         // Others may be so only behind the blocks that count.

@@ -1,8 +1,8 @@
 //! The marks in memory, without I/O. The table holds durable marks only.
 
 use super::sector::Record;
-use crate::geometry::BLOCK;
 use std::collections::BTreeMap;
+use weir_types::limits::BLOCK;
 use weir_types::{FileId, ObjectId};
 
 /// The smallest part of an object that is marked, bytes.
