@@ -2,11 +2,12 @@
 //! and made whole on other targets.
 
 use crate::harness::{Cluster, Place, eventually_within, noise, root};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
 
 const LEN: usize = 3_000_001;
 /// Long enough for any machine: what is awaited comes in seconds.
@@ -308,6 +309,72 @@ fn what_a_removed_target_had_is_computed_on_another() {
         reads_back(&place, &cluster, &bytes, &format!("without columns {pair:?}"));
         cluster.weir(&["up"]).ok();
     }
+}
+
+/// Writes a byte of an object, with its checksum, as nobody would whose parities are right.
+fn rewrite(object: &Value, at: u64) {
+    let parts: Vec<u64> = object["object"]
+        .as_str()
+        .unwrap()
+        .split('.')
+        .map(|part| u64::from_str_radix(part, 16).unwrap())
+        .collect();
+    let id = ObjectId {
+        file: FileId(parts[0]),
+        segment: SegmentIndex(parts[1] as u32),
+        column: ColumnIndex(parts[2] as u16),
+        copy: CopyIndex(parts[3] as u8),
+    };
+    let target = weir_store::Target::open(object["directory"].as_str().unwrap()).unwrap();
+    let open = target.object(id).unwrap().unwrap();
+    let mut block = [0; 4096];
+    byte(object, at).0.read_exact_at(&mut block, 32 * 4096 + at / 4096 * 4096).unwrap();
+    block[(at % 4096) as usize] ^= 0x10;
+    let check = weir_types::checksum::crc32c(&block);
+    open.write_pieces(&[(at / 4096 * 4096, 4096)], &block, &[check], open.generation()).unwrap();
+    open.sync().unwrap();
+}
+
+#[test]
+fn a_parity_that_does_not_fit_its_columns_is_found_and_made_anew() {
+    let place = Place::new();
+    let (cluster, bytes) = with_file(&place);
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "raid6", "--after", "0s"]).ok();
+    encoded(&cluster);
+    let scrub = || {
+        let said = cluster.weir(&["scrub", "--json"]);
+        (said.code, serde_json::from_str::<Value>(&said.out).unwrap()["parities"].clone())
+    };
+    let (code, found) = scrub();
+    assert_eq!((code, &found["files"], &found["findings"]), (Some(0), &json!(1), &json!(0)));
+    let all = objects(&layout(&cluster));
+    let second = all.iter().find(|object| object["column"] == 5).unwrap();
+    let daemon = format!("data-{}", second["server"]);
+    cluster.weir(&["down"]).ok();
+    rewrite(second, 70_001);
+    cluster.weir(&["up"]).ok();
+    let (code, found) = scrub();
+    assert_eq!(code, Some(1), "{found}");
+    let wrong = json!({ "file": found["unequal"][0]["file"], "path": "/d/data", "segment": 0,
+        "parity": 2, "offset": 70_001, "length": 1 });
+    assert_eq!(found["unequal"], json!([wrong]));
+    let said = cluster.weir(&["scrub"]);
+    assert!(
+        said.out.contains("weir:/d/data: parity 2 of segment 0, bytes 70001-70001"),
+        "{}",
+        said.out
+    );
+    // What is not compared is said.
+    cluster.kill(&daemon);
+    let (code, found) = scrub();
+    assert_eq!((code, &found["not_compared"]), (Some(1), &json!(1)), "{found}");
+    cluster.weir(&["up"]).ok();
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "none"]).ok();
+    eventually_within(PATIENCE, "it has copies", || layout(&cluster)["coded"] == false);
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "raid6", "--after", "0s"]).ok();
+    encoded(&cluster);
+    assert_eq!(scrub().1["findings"], 0);
+    reads_back(&place, &cluster, &bytes, "after all");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::core::plan::MAX_CALL_BYTES;
 use crate::counters::add;
 use crate::io::fence::Fenced;
 use crate::io::read::may_read_any_copy;
+use crate::io::read::parities::{self, Compared};
 use crate::io::writer::Returns;
 use crate::leases::{Entered, enter, span};
 use crate::state::{Call, Inner, OpenState, ReadOp, Reader, WriteData, Writer};
@@ -472,10 +473,31 @@ impl File {
         self.state.fence_objects(self.call(ctx), generation)
     }
 
+    /// Compares all parities of the file with the columns that they are of, and reads both. `told`
+    /// is called with the bytes that were read of each object, and the number of objects.
+    ///
+    /// # Errors
+    /// `Unreachable`: a server does not give its part.
+    pub fn compare_parities(
+        &self,
+        ctx: &Context,
+        told: &mut dyn FnMut(u64, usize),
+    ) -> Result<Compared> {
+        let call = self.call(ctx);
+        self.state.refresh(&self.inner, ctx)?;
+        let mut found = Compared::default();
+        for segment in self.layout().segments.iter().filter(|segment| segment.is_coded()) {
+            parities::compare(call, segment, &mut found, told)?;
+        }
+        Ok(found)
+    }
+
     /// Flushes and closes.
     pub fn close(mut self, ctx: &Context) -> Result<()> {
         self.closed = true;
+        let sizing = self.state.share_size(&self.inner);
         let result = Writer::close(self.call(ctx));
+        drop(sizing);
         self.inner.closed(&self.state);
         result
     }

@@ -49,5 +49,6 @@ pub use context::{Context, LateGroups};
 pub use file::hints::Hint;
 pub use file::{File, set_nothing};
 pub use io::fence::Fenced;
+pub use io::read::parities::{Compared, Unequal};
 pub use presence::{Event, Peer, Watch};
 pub use state::UpperCache;

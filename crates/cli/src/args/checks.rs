@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub struct Scrub {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Targets to verify, by number [default: all, and the metadata]
+    /// Targets to verify, by number [default: all, the metadata, and parities against columns]
     pub targets: Vec<u32>,
     /// Verify at most this many bytes of each target in a second
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]

@@ -4,6 +4,7 @@
 pub mod accept;
 pub mod fsck;
 pub mod lacking;
+pub mod parities;
 mod repair;
 pub mod scrub;
 pub mod snapshot;

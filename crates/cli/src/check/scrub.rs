@@ -1,7 +1,8 @@
-//! `weir scrub`: verifies every block of every object, and the metadata, against their checksums.
-//! All targets work at the same time.
+//! `weir scrub`: verifies every block of every object, and the metadata, against their checksums, and
+//! parities against their columns. All targets work at the same time.
 
 use crate::args::Scrub;
+use crate::check::parities::{self, Parities};
 use crate::check::snapshot::{self, Paths};
 use crate::check::spool::Spool;
 use crate::cluster::daemon::data_name;
@@ -51,7 +52,13 @@ pub fn run(scrub: &Scrub) -> Done {
         false => None,
     };
     let scrubbed = verify_targets(scrub, &admin, &targets, quiet);
-    let report = Report::new(&admin, scrubbed, metadata, spool)?;
+    // After what is rotten was repaired.
+    let limit = scrub.limit.map(|limit| limit.0.max(1));
+    let parities = match metadata {
+        Some(Ok(_)) => Some(parities::compare(&client, &mut spool, limit, quiet)?),
+        _ => None,
+    };
+    let report = Report::new(&admin, scrubbed, metadata, parities, spool)?;
     match scrub.json {
         true => print_json(&report.json())?,
         false => print(&report.text())?,
@@ -180,6 +187,8 @@ struct Report {
     targets: Vec<Scrubbed>,
     /// `None` if the metadata was not to be verified.
     metadata: Option<Done<Metadata>>,
+    /// `None` if parities were not to be compared, or the metadata cannot be read.
+    parities: Option<Parities>,
     paths: Paths,
     segments: BTreeMap<(FileId, SegmentIndex), Segment>,
 }
@@ -189,10 +198,13 @@ impl Report {
         admin: &Administrator,
         targets: Vec<Scrubbed>,
         metadata: Option<Done<Metadata>>,
+        parities: Option<Parities>,
         mut spool: Spool,
     ) -> Done<Self> {
         let findings = targets.iter().flat_map(|t| &t.findings);
-        let files: BTreeSet<FileId> = findings.filter_map(|f| Some(f.object?.file)).collect();
+        let found = findings.filter_map(|f| Some(f.object?.file));
+        let files: BTreeSet<FileId> =
+            found.chain(parities.iter().flat_map(Parities::named)).collect();
         let (mut paths, mut segments) = (Paths::default(), BTreeMap::new());
         if !files.is_empty() {
             // Problems without paths are better than none.
@@ -204,7 +216,7 @@ impl Report {
             segments = snapshot::segments(&mut spool, &files)?;
             paths = Paths::find(&mut spool, files.into_iter())?;
         }
-        Ok(Self { targets, metadata, paths, segments })
+        Ok(Self { targets, metadata, parities, paths, segments })
     }
 
     fn is_clean(&self) -> bool {
@@ -213,7 +225,8 @@ impl Report {
             Some(found) => found.as_ref().is_ok_and(|found| found.damage.is_empty()),
         };
         let good = |t: &Scrubbed| t.failure.is_none() && t.findings.iter().all(is_mended);
-        metadata && self.targets.iter().all(good)
+        let parities = self.parities.as_ref().is_none_or(Parities::is_clean);
+        metadata && parities && self.targets.iter().all(good)
     }
 
     /// Returns the first and last byte of each range of a file that a finding concerns.
@@ -268,6 +281,7 @@ impl Report {
                 text.extend(found.damage.iter().map(|what| format!("metadata: {what}\n")));
             }
         }
+        text.extend(self.parities.iter().map(|parities| parities.text(&self.paths)));
         text + &self.summary()
     }
 
@@ -286,9 +300,15 @@ impl Report {
             text += &format!(", {} metadata records", found.records);
             in_metadata = found.damage.len() as u64;
         }
-        let failures = self.targets.iter().filter(|t| t.failure.is_some()).count()
+        let mut failures = self.targets.iter().filter(|t| t.failure.is_some()).count()
             + usize::from(matches!(self.metadata, Some(Err(_))));
-        text += &match (wrong + in_metadata, failures) {
+        let mut of_parities = 0;
+        if let Some(parities) = &self.parities {
+            text += &parities.summary();
+            of_parities = parities.wrong();
+            failures += usize::from(parities.has_failures());
+        }
+        text += &match (wrong + in_metadata + of_parities, failures) {
             (0, 0) => ": all as it was written\n".to_owned(),
             (wrong, 0) => format!(": {wrong} findings, {mended} of them repaired\n"),
             (wrong, failures) => format!(
@@ -347,7 +367,13 @@ impl Report {
                 "failure": null,
             }),
         });
-        json!({ "targets": targets, "metadata": metadata, "findings": findings })
+        let parities = self.parities.as_ref().map(|parities| parities.json(&self.paths));
+        json!({
+            "targets": targets,
+            "metadata": metadata,
+            "parities": parities,
+            "findings": findings,
+        })
     }
 }
 

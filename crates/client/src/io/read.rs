@@ -3,6 +3,7 @@
 
 mod around;
 mod decode;
+pub(crate) mod parities;
 
 use self::decode::Undecoded;
 use super::drive::{drive, now_ms};

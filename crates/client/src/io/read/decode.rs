@@ -95,7 +95,10 @@ pub(super) fn all(
 }
 
 /// Asks the metadata server whether segments are still the same.
-fn is_current(call: Call<'_>, segments: &[(ObjectId, Segment)]) -> Result<(), Undecoded> {
+pub(super) fn is_current(
+    call: Call<'_>,
+    segments: &[(ObjectId, Segment)],
+) -> Result<(), Undecoded> {
     call.file.refresh(call.inner, call.ctx)?;
     let stays = |(object, before): &(ObjectId, Segment)| {
         call.file.with_segment(*object, |now| now == before) == Some(true)
