@@ -6,7 +6,7 @@ use crate::files::{readable, writable};
 use crate::handles::{self, weir_file_t, weir_queue_t};
 use crate::io::context;
 use crate::queue::Queue;
-use crate::session::OpenFile;
+use crate::session::{OpenFile, Using};
 use std::ffi::c_int;
 use weir_layout::{Region, RegionList};
 use weir_types::limits::{MAX_PAYLOAD_BYTES, MAX_REGIONS};
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn weir_read_list(
     guard(|| {
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        call.read()
+        call.read(&call.handle.open()?)
     })
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn weir_write_list(
     guard(|| {
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        call.write()
+        call.write(&call.handle.open()?)
     })
 }
 
@@ -102,7 +102,9 @@ pub unsafe extern "C" fn weir_submit_read_list(
         let queue = handles::get::<Queue>(queue)?;
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        queue.submit(tag, Box::new(move || call.read()))
+        // From now on: closing the file waits for what is queued.
+        let open = call.handle.open()?;
+        queue.submit(tag, Box::new(move || call.read(&open)))
     })
 }
 
@@ -124,7 +126,8 @@ pub unsafe extern "C" fn weir_submit_write_list(
         let queue = handles::get::<Queue>(queue)?;
         // SAFETY: by the contract of this function.
         let call = unsafe { Call::new(file, (regions, region_count), (memory, memory_count)) }?;
-        queue.submit(tag, Box::new(move || call.write()))
+        let open = call.handle.open()?;
+        queue.submit(tag, Box::new(move || call.write(&open)))
     })
 }
 
@@ -139,9 +142,9 @@ struct Call {
 unsafe impl Send for Call {}
 
 impl Call {
-    fn read(&self) -> Result<i64> {
+    fn read(&self, open: &Using) -> Result<i64> {
         readable(&self.handle)?;
-        let (open, ctx) = (self.handle.open()?, context(&self.handle));
+        let ctx = context(&self.handle);
         let end = self.batches.iter().map(RegionList::end).max().unwrap_or(0);
         let size = open.file.size_for(&ctx, end)?;
         let mut buffer = Vec::new();
@@ -169,9 +172,9 @@ impl Call {
         Ok(self.batches.iter().flat_map(RegionList::ranges).map(there).sum::<u64>() as i64)
     }
 
-    fn write(&self) -> Result<i64> {
+    fn write(&self, open: &Using) -> Result<i64> {
         writable(&self.handle)?;
-        let (open, ctx) = (self.handle.open()?, context(&self.handle));
+        let ctx = context(&self.handle);
         let mut buffer = Vec::new();
         let mut done = 0;
         for batch in &self.batches {

@@ -14,6 +14,7 @@ use weir::fs::{weir_disconnect, weir_options_t};
 use weir::handles::{weir_file_t, weir_fs_t};
 use weir::io::{weir_pread, weir_pwrite};
 use weir::leases::{weir_layout_lease, weir_lease_check, weir_lease_return};
+use weir::lists::{weir_memory_t, weir_region_t, weir_submit_write_list};
 use weir::names::{weir_stat, weir_stat_t};
 use weir::queue::weir_completion_t;
 use weir::queues::{
@@ -66,9 +67,16 @@ fn a_close_waits_for_queued_writes_and_nothing_opens_the_file_again() {
     let data = vec![7_u8; 16 << 10];
     for tag in 0..CALLS {
         let (at, len) = (tag * data.len() as u64, data.len());
-        // SAFETY: the data outlives the queue.
-        done(unsafe { weir_submit_pwrite(queue, file, data.as_ptr().cast(), len, at, tag) })
-            .unwrap();
+        let region = weir_region_t { offset: at, size: len as u64, stride: 0, count: 1 };
+        let memory = weir_memory_t { base: data.as_ptr().cast_mut().cast(), len };
+        // SAFETY: the data outlives the queue, and is only read.
+        let submitted = unsafe {
+            match tag % 2 {
+                0 => weir_submit_pwrite(queue, file, data.as_ptr().cast(), len, at, tag),
+                _ => weir_submit_write_list(queue, file, &region, 1, &memory, 1, tag),
+            }
+        };
+        done(submitted).unwrap();
     }
     done(weir_close(file)).unwrap();
     // All calls have ended. A completion may arrive a moment later: one of each thread.

@@ -6,6 +6,7 @@ use crate::library::{client, config};
 use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{ErrorKind, FileId, Generation, LayoutKind, LayoutSpec};
 use weir_wire::Rights;
+use weir_wire::meta::SetAttrRequest;
 
 /// Every kind of layout, small enough that a short file is on many objects.
 fn layouts() -> [LayoutSpec; 3] {
@@ -94,5 +95,59 @@ fn what_a_thread_writes_after_it_has_seen_a_cut_of_another_thread_is_not_cut() {
         assert!(found[CUT as usize..behind as usize].iter().all(|byte| *byte == 0));
         assert_eq!(found[behind as usize..behind as usize + 16], [7; 16], "round {round}");
         file.truncate(&ctx, 0).unwrap();
+    }
+}
+
+/// Opening with `O_TRUNC` is a cut, too.
+#[test]
+fn what_a_thread_writes_after_it_has_seen_another_thread_empty_a_file_stays() {
+    let place = Place::new();
+    let cluster = place.up("fence", &["--targets", "4"]);
+    let (ctx, fs) = (Context::root(), client(&cluster, false));
+    let (file, attr) = fs.create(&ctx, FileId::ROOT, b"f", &CreateOptions::default()).unwrap();
+    for round in 0..200 {
+        file.write_at(&ctx, 0, &noise(30_000, round)).unwrap();
+        file.flush(&ctx).unwrap();
+        std::thread::scope(|scope| {
+            let emptied = scope.spawn(|| {
+                let options = CreateOptions { truncate: true, ..CreateOptions::default() };
+                let (other, _) = fs.create(&ctx, FileId::ROOT, b"f", &options).unwrap();
+                other.close(&ctx).unwrap();
+            });
+            while fs.getattr(&ctx, attr.file).unwrap().size != 0 {}
+            file.write_at(&ctx, round, &[7; 16]).unwrap();
+            emptied.join().unwrap();
+        });
+        assert_eq!(fs.getattr(&ctx, attr.file).unwrap().size, round + 16, "round {round}");
+        let mut expected = vec![0; round as usize];
+        expected.extend([7; 16]);
+        assert_eq!(read(&file, 30_000)[..expected.len()], expected, "round {round}");
+    }
+    file.close(&ctx).unwrap();
+}
+
+/// A size that is set by path, while another thread opens the file and writes.
+#[test]
+fn a_file_that_is_opened_while_it_is_cut_by_path_loses_no_later_write() {
+    const CUT: u64 = 8_000;
+    let place = Place::new();
+    let cluster = place.up("fence", &["--targets", "4"]);
+    let (ctx, fs) = (Context::root(), client(&cluster, false));
+    let (file, attr) = fs.create(&ctx, FileId::ROOT, b"f", &CreateOptions::default()).unwrap();
+    file.write_at(&ctx, 0, &noise(30_000, 1)).unwrap();
+    file.close(&ctx).unwrap();
+    let set = |size| SetAttrRequest { size: Some(size), ..weir_client::set_nothing(attr.file) };
+    for round in 0..200 {
+        fs.setattr(&ctx, &set(30_000)).unwrap();
+        std::thread::scope(|scope| {
+            let cut = scope.spawn(|| fs.setattr(&ctx, &set(CUT)));
+            let (open, _) = fs.open(&ctx, attr.file, Rights::READ_WRITE).unwrap();
+            while fs.getattr(&ctx, attr.file).unwrap().size != CUT {}
+            open.write_at(&ctx, 20_000 + round, &[7; 16]).unwrap();
+            open.sync(&ctx).unwrap();
+            open.close(&ctx).unwrap();
+            cut.join().unwrap().unwrap();
+        });
+        assert_eq!(fs.getattr(&ctx, attr.file).unwrap().size, 20_016 + round, "round {round}");
     }
 }

@@ -129,7 +129,7 @@ impl File {
 
     /// Begins a call that changes the file as a whole.
     pub(crate) fn enter_whole<'a>(&'a self, ctx: &'a Context) -> Result<Entered<'a>> {
-        self.enter(ctx, 0..TO_THE_END, CallKind::Write)
+        self.enter(ctx, 0..TO_THE_END, CallKind::Whole)
     }
 
     /// Begins a read, and makes sure that the size is right if it matters to a read that ends at
@@ -444,17 +444,20 @@ impl File {
     /// or close. A mount flushes whenever any copy of a descriptor is closed, and that process may
     /// not be the writer.
     pub fn flush(&self, ctx: &Context) -> Result<()> {
+        let _sizing = self.state.share_size(&self.inner);
         Writer::flush_and_keep_error(self.call(ctx))
     }
 
     /// As [`File::flush`], for a descriptor that is closed. The metadata server is told the size of a
     /// new small file while its bytes are on their way, and which columns it has with the close.
     pub fn flush_for_close(&self, ctx: &Context) -> Result<()> {
+        let _sizing = self.state.share_size(&self.inner);
         Writer::flush_for_close(self.call(ctx))
     }
 
     /// Makes data and metadata durable.
     pub fn sync(&self, ctx: &Context) -> Result<()> {
+        let _sizing = self.state.share_size(&self.inner);
         Writer::sync(self.call(ctx))
     }
 

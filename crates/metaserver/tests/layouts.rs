@@ -141,8 +141,10 @@ fn emptying_a_file_takes_new_segments_and_leaves_the_old_ones_as_garbage() {
     assert_eq!(c.getattr(me, file).unwrap().size, 0);
     c.make(me, &commit(&after, 10)).unwrap();
     assert_eq!(c.getattr(me, file).unwrap().size, 10);
-    // O_TRUNC does the same.
+    // O_TRUNC does the same, but not under a handle of the same client, which it would not exclude.
     let request = CreateRequest { exclusive: false, truncate: true, ..create_request(ROOT, "f") };
+    assert_eq!(kind(c.make(me, &request)), ErrorKind::Busy);
+    c.close(me, file);
     let again = c.make(me, &request).unwrap();
     assert_eq!((again.attr.size, again.attr.generation), (0, Generation(3)));
     assert_eq!(again.layout.segments.len(), 1);
@@ -300,8 +302,9 @@ fn what_objects_will_follow_is_durable_before_anybody_is_told() {
     assert!(c.waited_for_disk, "the numbers of the new objects must not be given again");
     // Its repetition, too.
     let request = CreateRequest { truncate: true, exclusive: false, ..create_request(ROOT, "f") };
+    let other = &mut c.client(root());
     for _ in 0..2 {
-        c.make_as(me, 3, 1, &request).unwrap();
+        c.make_as(other, 3, 1, &request).unwrap();
         assert!(c.waited_for_disk);
     }
 }

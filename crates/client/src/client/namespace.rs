@@ -138,7 +138,7 @@ impl Client {
         let _under_way = self.inner.begin_open();
         let (reply, found) = self.inner.session.alter(ctx, &OpenRequest { file, rights });
         let (reply, _) = reply?;
-        let handle = self.inner.opened(ctx, &reply, found, false)?;
+        let handle = self.inner.opened(ctx, &reply, found)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
 
@@ -174,7 +174,7 @@ impl Client {
         name: Option<&[u8]>,
         options: &CreateOptions,
     ) -> Result<(File, Attr)> {
-        let request = CreateRequest {
+        let mut request = CreateRequest {
             parent,
             name: name.unwrap_or_default().into(),
             kind: FileKind::File,
@@ -186,13 +186,30 @@ impl Client {
             rights: options.rights,
             layout: options.layout.clone(),
         };
+        match self.open_made(ctx, name, &request) {
+            // This client has it open: then a cut excludes the writes of other threads.
+            Err(error) if error.kind == ErrorKind::Busy && request.truncate => {
+                request.truncate = false;
+                let (handle, _) = self.open_made(ctx, name, &request)?;
+                let attr = handle.truncate(ctx, 0)?;
+                Ok((handle, self.inner.seen(attr)))
+            }
+            made => made,
+        }
+    }
+
+    fn open_made(
+        &self,
+        ctx: &Context,
+        name: Option<&[u8]>,
+        request: &CreateRequest,
+    ) -> Result<(File, Attr)> {
         let _under_way = self.inner.begin_open();
-        let name = name.map(|name| (parent, name));
-        let (reply, changed) = self.inner.alter(ctx, &request, &[], name.as_slice());
+        let name = name.map(|name| (request.parent, name));
+        let (reply, changed) = self.inner.alter(ctx, request, &[], name.as_slice());
         let reply = reply?;
         self.inner.keep_changed(&changed, &reply.attr, name);
-        let emptied = options.truncate && reply.attr.size == 0;
-        let handle = self.inner.opened(ctx, &reply, changed.found, emptied)?;
+        let handle = self.inner.opened(ctx, &reply, changed.found)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
 
@@ -437,6 +454,9 @@ impl Client {
         file: FileId,
         layout: Option<LayoutSpec>,
     ) -> Result<()> {
+        // An empty file gets other objects: what is written meanwhile would not be in them.
+        let cut = self.inner.begin_cut(file);
+        let _alone = cut.alone();
         let state = self.inner.open_state(file);
         if let Some(state) = &state {
             // The file is not empty if this client has written to it.

@@ -10,14 +10,12 @@ use weir_types::Result;
 use weir_wire::meta::{GetAttrRequest, OpenFile};
 
 impl Inner {
-    /// Makes a handle from the reply to an open or create. `emptied` says that this request has
-    /// truncated the file.
+    /// Makes a handle from the reply to an open or create.
     pub(crate) fn opened(
         self: &Arc<Self>,
         ctx: &Context,
         open: &OpenFile,
         found: Found,
-        emptied: bool,
     ) -> Result<File> {
         let file = open.attr.file;
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
@@ -36,7 +34,7 @@ impl Inner {
         }
         let mut fresh = None;
         let state = loop {
-            if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {
+            if let Some(state) = self.enter_opened(open, &mut fresh) {
                 break state;
             }
             // From before the last handle was closed.
@@ -62,11 +60,7 @@ impl Inner {
             state.fetch_layout(self, ctx, covered_bytes(&open.layout), rights)?;
         }
         if let Some(pending) = &open.pending_truncate {
-            let settled = self.settle_pending(call, pending);
-            if settled.is_err() && emptied {
-                state.leave_half_cut();
-            }
-            settled?;
+            self.settle_pending(call, pending)?;
             if state.generation() > pending.generation {
                 // Cut since: whoever asks for a lease is told what is left of that.
                 return Ok(handle);

@@ -26,6 +26,8 @@ pub enum CallKind {
     Look,
     /// Writes.
     Write,
+    /// Writes in several steps, between which no other call of this client writes the file.
+    Whole,
     /// Writes back a page of a shared mapping. It cannot wait for a lease that is being given up,
     /// since giving it up waits for the page.
     Page,
@@ -36,7 +38,7 @@ impl CallKind {
     pub fn mode(self) -> LeaseMode {
         match self {
             CallKind::Read | CallKind::Look => LeaseMode::Read,
-            CallKind::Write | CallKind::Page => LeaseMode::Write,
+            CallKind::Write | CallKind::Whole | CallKind::Page => LeaseMode::Write,
         }
     }
 }

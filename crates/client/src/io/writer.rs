@@ -317,6 +317,8 @@ impl Writer {
 
     /// Sends and commits data that has waited long enough.
     pub(crate) fn flush_old(call: Call<'_>) {
+        // Whoever cuts the file has sent all, and tells.
+        let Ok(_sizing) = call.file.try_share_size(call.inner) else { return };
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
         if writer.since().is_none() && call.file.uncommitted().is_some() {
@@ -347,7 +349,7 @@ impl Writer {
             match writer.commit(call) {
                 Ok(()) => (writer.since, writer.late) = (None, None),
                 Err(error) => {
-                    tracing::warn!("file {}: size not committed: {error}", call.file.id);
+                    writer.not_committed(call, error);
                     writer.since = writer.since.map(|(_, by)| (clock::now(), by));
                     writer.late = writer.late.map(|_| clock::now());
                 }
@@ -363,8 +365,18 @@ impl Writer {
         self.notice_loss(call);
         if let Err(error) = self.commit(call) {
             // Tried again as what is new.
-            tracing::warn!("file {}: size not committed: {error}", call.file.id);
+            self.not_committed(call, error);
             self.is_to_be_committed();
+        }
+    }
+
+    /// Handles the failure of a report that no program waits for. What is still to be reported is
+    /// reported later; of what is gone with its file's contents the program is told by its next
+    /// call.
+    fn not_committed(&mut self, call: Call<'_>, error: Error) {
+        tracing::warn!("file {}: size not committed: {error}", call.file.id);
+        if error.kind == ErrorKind::Stale && call.file.uncommitted().is_none() {
+            self.failures.note(error);
         }
     }
 }

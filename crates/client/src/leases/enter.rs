@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
-use weir_host::sync::ReadGuard;
+use weir_host::sync::{ReadGuard, WriteGuard};
 use weir_net::Wait;
 use weir_types::{ErrorKind, Result};
 use weir_wire::lease::{
@@ -30,7 +30,29 @@ pub(crate) struct Entered<'a> {
     file: &'a OpenState,
     id: Option<u64>,
     /// Nobody of this client cuts the file under a call that writes.
-    _sizing: Option<ReadGuard<'a, ()>>,
+    _sizing: Option<Excludes<'a>>,
+}
+
+/// Which calls of this client do not go on meanwhile.
+enum Excludes<'a> {
+    Cuts { _shared: ReadGuard<'a, ()> },
+    Writes { _alone: WriteGuard<'a, ()> },
+}
+
+impl<'a> Excludes<'a> {
+    fn by(call: Call<'a>, kind: CallKind) -> Option<Self> {
+        match kind {
+            CallKind::Write => {
+                call.file.share_size(call.inner).map(|guard| Self::Cuts { _shared: guard })
+            }
+            CallKind::Whole => {
+                call.file.size_alone(call.inner).map(|guard| Self::Writes { _alone: guard })
+            }
+            // A page waits for nobody; the layer above, which writes it back, writes none while it
+            // cuts.
+            CallKind::Read | CallKind::Look | CallKind::Page => None,
+        }
+    }
 }
 
 impl Drop for Entered<'_> {
@@ -57,9 +79,8 @@ pub(crate) fn enter<'a>(
     entered: &dyn Fn(),
 ) -> Result<Entered<'a>> {
     let ranges = merged(bytes);
-    // Before the lease: who cuts the file waits for that of others. A page waits for nobody; the
-    // layer above, which writes it back, writes none while it cuts.
-    let _sizing = (kind == CallKind::Write).then(|| call.file.sizing.read());
+    // Before the lease: who cuts the file waits for that of others.
+    let _sizing = Excludes::by(call, kind);
     if consistency != Consistency::Strict || ranges.is_empty() {
         entered();
         return Ok(Entered { file: call.file, id: None, _sizing });
@@ -120,7 +141,7 @@ pub(crate) fn enter<'a>(
                 lease.asked(id);
                 call.file.lease_changed.notify_all();
                 let Some((new, found)) = acquired? else { continue };
-                if kind == CallKind::Write {
+                if matches!(kind, CallKind::Write | CallKind::Whole) {
                     let part = |had: Range<u64>| had.start.max(new.start)..had.end.min(new.end);
                     stale.extend(to_read.into_iter().map(part).filter(|part| !part.is_empty()));
                 }

@@ -5,7 +5,7 @@ use crate::core::news::Found;
 use crate::state::{Inner, OpenState};
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use weir_types::{FileId, Result};
+use weir_types::{FileId, Generation, Result};
 use weir_wire::meta::{OpenFile, ReassertRequest};
 
 /// Marks an open as under way until it is dropped.
@@ -30,31 +30,31 @@ impl Inner {
         &self,
         open: &OpenFile,
         fresh: &mut Option<Arc<OpenState>>,
-        emptied: bool,
     ) -> Option<Arc<OpenState>> {
         let file = open.attr.file;
         let mut opened = self.holdings.opened.lock();
         let unconfirmed = opened.unconfirmed.contains(&file);
         let known = fresh.as_ref().map_or(open.attr.change, |state| state.newest_change());
         let outdated = opened.departed.is_newer(file, known);
+        let (sizing, cut) = (opened.cuts.lock_of(file).cloned(), opened.departed.cut_of(file));
         match opened.files.entry(file) {
             Entry::Occupied(mut entry) => {
                 entry.get_mut().1 += 1;
                 let state = entry.get().0.clone();
                 drop(opened);
                 state.update(open);
-                if emptied {
-                    state.begin_resize();
-                    state.end_resize(Some(open.attr.generation));
-                    // What was written before is gone, sent or not.
-                    state.writer().forget_objects();
-                    state.resized(&open.attr);
-                }
                 Some(state)
             }
             Entry::Vacant(_) if outdated => None,
             Entry::Vacant(entry) => {
-                let state = fresh.take().unwrap_or_else(|| Arc::new(OpenState::new(open)));
+                let mut state = fresh.take().unwrap_or_else(|| Arc::new(OpenState::new(open)));
+                // Nobody else has the state yet.
+                if let (Some(lock), Some(new)) = (sizing, Arc::get_mut(&mut state)) {
+                    new.sizing = lock;
+                }
+                if let Some(generation) = cut {
+                    state.is_own(generation);
+                }
                 if unconfirmed {
                     // Opened again before it was told: the file was not fenced.
                     state.leave_unconfirmed();
@@ -63,6 +63,16 @@ impl Inner {
                 Some(state)
             }
         }
+    }
+
+    /// Records that this client has cut a file, also for opens that are under way. Returns its state,
+    /// if it is open.
+    pub(crate) fn was_cut(&self, file: FileId, generation: Generation) -> Option<Arc<OpenState>> {
+        let mut opened = self.holdings.opened.lock();
+        opened.departed.cut(file, generation);
+        let (state, _) = opened.files.get(&file)?;
+        state.is_own(generation);
+        Some(state.clone())
     }
 
     /// Reports an open file again if the server has restarted, or the session has ended, since the

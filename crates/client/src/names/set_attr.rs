@@ -1,7 +1,7 @@
 //! Changes of attributes, and of the size of a file.
 
 use crate::context::Context;
-use crate::state::{Call, Inner, OpenState, Writer};
+use crate::state::{Call, Cut, Inner, OpenState, Writer};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_types::{Attr, Caller, Result};
@@ -14,9 +14,9 @@ impl Inner {
         ctx: &Context,
         request: &SetAttrRequest,
     ) -> Result<Attr> {
-        let state = self.open_state(request.file);
-        let resized = state.as_ref().filter(|_| request.size.is_some());
-        let _sizing = resized.map(|state| state.sizing.write());
+        let cut = request.size.map(|_| self.begin_cut(request.file));
+        let _alone = cut.as_ref().and_then(Cut::alone);
+        let mut state = self.open_state(request.file);
         if let Some(state) = &state {
             // Times and size that are set now must not be overtaken by those
             // of earlier writes.
@@ -40,11 +40,12 @@ impl Inner {
             let longest = Duration::from_millis(self.config.request_timeout_ms);
             self.accesses.forget(request.file, longest);
         }
-        if let Some(state) = resized {
+        let resized = state.clone().filter(|_| request.size.is_some());
+        if let Some(state) = &resized {
             state.begin_resize();
         }
         let (reply, changed) = self.alter(by, request, &[request.file], &[]);
-        if let Some(state) = resized {
+        if let Some(state) = &resized {
             // In this order: nobody sees the new generation and not whose it is.
             state.end_resize(reply.as_ref().ok().map(|reply| reply.attr.generation));
             if reply.is_err() {
@@ -55,6 +56,10 @@ impl Inner {
         }
         let reply = reply?;
         self.keep_changed(&changed, &reply.attr, None);
+        if request.size.is_some() {
+            // It may have been opened meanwhile, or closed and opened again.
+            state = self.was_cut(request.file, reply.attr.generation);
+        }
         match (&state, request.size) {
             (Some(state), Some(size)) => {
                 state.update(&reply);

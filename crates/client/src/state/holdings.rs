@@ -4,6 +4,7 @@
 use super::drops::Drops;
 use super::locks::LockBook;
 use super::open::OpenState;
+use super::sizing::Cuts;
 use super::upper::UpperCache;
 use crate::core::departed::Departed;
 use crate::core::kept::Kept;
@@ -33,6 +34,7 @@ pub(crate) struct Opened {
     /// Closed files that were not reported yet, with writes that may still reach a data server.
     pub(crate) unconfirmed: BTreeSet<FileId>,
     pub(crate) departed: Departed,
+    pub(crate) cuts: Cuts,
     /// Written columns of closed files, to be reported with the closes.
     pub(crate) written: BTreeMap<FileId, Vec<WrittenColumns>>,
     /// Under which epoch the metadata server was told of all this.

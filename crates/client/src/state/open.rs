@@ -12,6 +12,7 @@ pub(crate) use self::layout::CUT_BYTES;
 use self::extent::{Extent, full};
 use self::granted::{Capabilities, Granted};
 use super::reader::Reader;
+use super::sizing::Sizing;
 use super::together::Together;
 use super::writer::Writer;
 use crate::config::{ClientConfig, Consistency};
@@ -36,10 +37,8 @@ pub(crate) struct OpenState {
     pub(crate) reader: Mutex<Reader>,
     /// Held during a report of size and time by a caller without the writer's lock.
     pub(crate) reporting: Mutex<()>,
-    /// Calls of this client that write share it, and who cuts the file has it alone: the server knows
-    /// the new size before this client has its answer, and what is written in between would be taken
-    /// for older than the cut.
-    pub(crate) sizing: RwLock<()>,
+    /// See [`OpenState::share_size`].
+    pub(crate) sizing: Sizing,
     /// The choice of the copies to read.
     pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
@@ -104,7 +103,7 @@ impl OpenState {
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
             reporting: Mutex::default(),
-            sizing: RwLock::default(),
+            sizing: Sizing::default(),
             choosing: Arc::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
@@ -156,9 +155,14 @@ impl OpenState {
     /// Ends a truncation by this client. It was carried out if there is a generation.
     pub(crate) fn end_resize(&self, generation: Option<Generation>) {
         if let Some(generation) = generation {
-            self.own_generation.fetch_max(generation.0, Ordering::AcqRel);
+            self.is_own(generation);
         }
         self.resizing.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Records that a truncation by this client has given the file this generation.
+    pub(crate) fn is_own(&self, generation: Generation) {
+        self.own_generation.fetch_max(generation.0, Ordering::AcqRel);
     }
 
     /// Whether another client has fenced off writes of a generation. Under leases that means that

@@ -12,6 +12,11 @@ pub trait UpperCache: Send + Sync {
     fn drop_before_own_write(&self, file: FileId, start: u64, end: u64) {
         self.drop_pages(file, start, end);
     }
+    /// Whether the layer above lets no program write a file while it has the file cut, and lets none
+    /// know the new size before.
+    fn excludes_writes_from_cuts(&self) -> bool {
+        false
+    }
     /// Drops all pages of all files, because leases were lost.
     fn drop_everything(&self);
     /// Called when another client changes attributes of a file, possibly its access control list.

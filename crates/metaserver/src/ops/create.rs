@@ -7,7 +7,7 @@ use crate::ops::{
 };
 use crate::schema::{Body, Dentry, Inode, RegularFile};
 use weir_metastore::Tx;
-use weir_types::{ErrorKind, FileKind, FileLayout};
+use weir_types::{Error, ErrorKind, FileKind, FileLayout};
 use weir_wire::Rights;
 use weir_wire::meta::{CreateRequest, OpenFile};
 
@@ -138,6 +138,10 @@ fn open_existing(
     let file = dentry.file;
     let mut inode = inodes::load_named(tx, file)?;
     let truncate = request.truncate && inode.kind == FileKind::File;
+    if truncate && ctx.opens.rights(ctx.session, file).is_some() {
+        let text = "this client has the file open: cut it under that handle";
+        return Err(Error::new(ErrorKind::Busy, text).into());
+    }
     let needed = if truncate { request.rights.union(Rights::WRITE) } else { request.rights };
     open::require_openable(ctx, &inode, needed)?;
     ctx.opens.check_room(ctx.session)?;

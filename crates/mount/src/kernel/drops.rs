@@ -168,6 +168,11 @@ impl Around {
 }
 
 impl UpperCache for KernelCache {
+    /// The kernel holds the lock of the inode, and writes no page back meanwhile.
+    fn excludes_writes_from_cuts(&self) -> bool {
+        true
+    }
+
     fn forget_attributes(&self, file: FileId) {
         self.close_for(file);
         let nodes = self.acls().take(file);

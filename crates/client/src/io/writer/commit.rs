@@ -95,9 +95,10 @@ impl Writer {
             return Ok(None);
         }
         let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
+        // As it was before the answer: another thread may learn of the change first.
+        let (before, generation) = (first(call.file.layout()), call.file.generation());
         match self.commit_once(call, durable) {
             Err(error) if error.kind == ErrorKind::Stale => {
-                let (before, generation) = (first(call.file.layout()), call.file.generation());
                 call.file.refresh(call.inner, call.ctx)?;
                 if call.file.is_fenced_off(&call.inner.config, generation) {
                     call.file.lose_leases();

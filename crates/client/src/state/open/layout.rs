@@ -5,7 +5,9 @@ use super::granted::{Granted, segment_of};
 use crate::core::plan::{Place, Plan, plan_range, plan_range_cut, plan_regions};
 use std::sync::Arc;
 use weir_layout::{RegionList, covered_bytes};
-use weir_types::{Duplication, FileLayout, Generation, ObjectId, Placement, Result, Segment};
+use weir_types::{
+    Duplication, Epoch, FileLayout, Generation, ObjectId, Placement, Result, Segment,
+};
 use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::Access;
 use weir_wire::meta::{LayoutPage, OpenFile};
@@ -18,6 +20,11 @@ impl OpenState {
     /// Takes over the reply to a later open, create or setattr of the file.
     pub(crate) fn update(&self, open: &OpenFile) {
         self.change(|granted| {
+            granted.generation = granted.generation.max(open.attr.generation);
+            if open.layout.epoch < granted.newest {
+                // Overtaken by another reply.
+                return;
+            }
             let end = covered_bytes(&open.layout);
             let old = std::mem::replace(&mut granted.layout, open.layout.clone());
             // The reply has the first page only: what is known of the others
@@ -25,8 +32,7 @@ impl OpenState {
             if open.more_segments && old.epoch == open.layout.epoch {
                 granted.layout.segments.extend(old.segments.into_iter().filter(|s| s.start >= end));
             }
-            granted.generation = open.attr.generation;
-            granted.newest = granted.newest.max(granted.layout.epoch);
+            granted.newest = granted.layout.epoch;
         });
         self.take_capability(&open.capability, &open.layout.segments);
         self.saw_attr(&open.attr);
@@ -114,6 +120,10 @@ impl OpenState {
     /// Takes over a page of the layout that was asked for from an offset on.
     pub(crate) fn take_page(&self, page: &LayoutPage, asked: u64) {
         self.change(|granted| {
+            if page.layout.epoch < granted.newest {
+                // Overtaken by another reply.
+                return;
+            }
             let from = page.layout.segments.first().map_or(asked, |s| s.start);
             granted.layout.kind = page.layout.kind;
             granted.layout.base = page.layout.base;
@@ -136,9 +146,15 @@ impl OpenState {
         all.filter(|(_, has)| *has).map(|(rights, _)| rights)
     }
 
-    /// Sets the generation under which requests are made.
+    /// Sets the generation under which requests are made, unless a later reply had a newer one.
     pub(crate) fn set_generation(&self, generation: Generation) {
-        self.change(|granted| granted.generation = generation);
+        self.change(|granted| granted.generation = granted.generation.max(generation));
+    }
+
+    /// The next layout counts, whatever was seen: the metadata server was started anew, and may not
+    /// know any more what it said last.
+    pub(super) fn any_layout_counts(&self) {
+        self.change(|granted| granted.newest = Epoch(0));
     }
 
     /// Whether the layout covers all bytes before this one.

@@ -161,6 +161,7 @@ impl OpenState {
         }
         let size = extent.size;
         drop(extent);
+        self.any_layout_counts();
         self.forget_room(size);
     }
 
@@ -198,7 +199,8 @@ impl OpenState {
         extent.reported = None;
         (extent.gap, extent.grown, extent.unsure) = (false, false, false);
         extent.saw(attr);
-        extent.size = attr.size;
+        // Another reply may have come first that knows of a later change.
+        extent.size = extent.told;
     }
 
     /// Records attributes from the metadata server.
