@@ -292,7 +292,7 @@ requests! {
         rdev: u32,
         /// Fail if the name exists (O_EXCL); otherwise open the existing file.
         exclusive: bool,
-        /// Truncate the file if it exists (O_TRUNC).
+        /// Truncate the file if it exists (O_TRUNC). Refused with `Busy` if the session has it open.
         truncate: bool,
         /// Rights to open the file with.
         rights: Rights,
