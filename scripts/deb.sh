@@ -33,7 +33,7 @@ if [[ -e $target/release/libweir.so ]]; then
     # Packages have it below /usr, where the compiler looks anyway.
     sed -i "s|$target/release/lib-files|/usr|" "$target/release/lib-files/lib/pkgconfig/weir.pc"
     gzip -9nf "$target/release/lib-files/share/man/man3/libweir.3"
-    deb --package weir-capi
-    deb --package weir-capi --variant dev
+    deb --package weir-capi "$@"
+    deb --package weir-capi --variant dev "$@"
 fi
 deb --package weir "$@"

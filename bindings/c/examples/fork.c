@@ -39,24 +39,26 @@ static void wait_for(pid_t child) {
   assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-int main(int argc, char **argv) {
-  if (argc > 2 && strcmp(argv[2], "spawned") == 0) {
-    fs = connect_to(argc, argv);
-    check(weir_open(fs, "/fork", O_RDONLY, 0, &file), "weir_open");
-    char byte;
-    assert(check(weir_pread(file, &byte, 1, 4), "weir_pread") == 1 && byte == 4);
-    check(weir_close(file), "weir_close");
-    check(weir_disconnect(fs), "weir_disconnect");
-    return 0;
-  }
-  fs = connect_to(argc, argv);
-  check(weir_open(fs, "/fork", O_RDWR | O_CREAT | O_TRUNC, 0600, &file), "weir_open");
-  /* Not sent yet when the children come. */
-  check(weir_pwrite(file, "parent", 6, 100), "weir_pwrite");
-  weir_queue_t queue;
-  check(weir_queue_open(4, &queue), "weir_queue_open");
-  uint64_t session;
-  check(weir_session(fs, &session), "weir_session");
+/* Starts this program again, which begins with nothing of the parent's. */
+static void spawn(char **argv) {
+  pid_t spawned;
+  char *arguments[] = {argv[0], argv[1], "spawned", NULL};
+  assert(posix_spawn(&spawned, argv[0], NULL, NULL, arguments, environ) == 0);
+  wait_for(spawned);
+}
+
+/* The session and the file of the parent are as they were before. */
+static void check_parent(uint64_t session) {
+  uint64_t after;
+  check(weir_session(fs, &after), "weir_session");
+  assert(after == session);
+  char bytes[5];
+  assert(check(weir_pread(file, bytes, 5, 0), "weir_pread") == 5);
+  for (int i = 1; i < 5; i++) assert(bytes[i] == i);
+}
+
+/* Forks with threads that use the library; each child has a session of its own. */
+static void fork_all(uint64_t session, weir_queue_t queue) {
   pthread_t threads[2];
   for (int i = 0; i < THREADS; i++) assert(pthread_create(&threads[i], NULL, reads, NULL) == 0);
 
@@ -95,18 +97,35 @@ int main(int argc, char **argv) {
   assert(seen[1] == 'p');
   stop = 1;
   for (int i = 0; i < THREADS; i++) assert(pthread_join(threads[i], NULL) == 0);
+}
 
-  uint64_t after;
-  check(weir_session(fs, &after), "weir_session");
-  assert(after == session);
-  char bytes[5];
-  assert(check(weir_pread(file, bytes, 5, 0), "weir_pread") == 5);
-  for (int i = 1; i < 5; i++) assert(bytes[i] == i);
-
-  pid_t spawned;
-  char *arguments[] = {argv[0], argv[1], "spawned", NULL};
-  assert(posix_spawn(&spawned, argv[0], NULL, NULL, arguments, environ) == 0);
-  wait_for(spawned);
+int main(int argc, char **argv) {
+  if (argc > 2 && strcmp(argv[2], "spawned") == 0) {
+    fs = connect_to(argc, argv);
+    check(weir_open(fs, "/fork", O_RDONLY, 0, &file), "weir_open");
+    char byte;
+    assert(check(weir_pread(file, &byte, 1, 4), "weir_pread") == 1 && byte == 4);
+    check(weir_close(file), "weir_close");
+    check(weir_disconnect(fs), "weir_disconnect");
+    return 0;
+  }
+  fs = connect_to(argc, argv);
+  check(weir_open(fs, "/fork", O_RDWR | O_CREAT | O_TRUNC, 0600, &file), "weir_open");
+  /* Not sent yet when the children come. */
+  check(weir_pwrite(file, "parent", 6, 100), "weir_pwrite");
+  weir_queue_t queue;
+  check(weir_queue_open(4, &queue), "weir_queue_open");
+  uint64_t session;
+  check(weir_session(fs, &session), "weir_session");
+  if (argc > 2 && strcmp(argv[2], "spawn only") == 0) {
+    check(weir_pwrite(file, "\1\2\3\4", 4, 1), "weir_pwrite");
+    check(weir_fsync(file), "weir_fsync");
+  } else {
+    fork_all(session, queue);
+  }
+  check_parent(session);
+  spawn(argv);
+  check_parent(session);
 
   check(weir_queue_close(queue), "weir_queue_close");
   check(weir_close(file), "weir_close");

@@ -1,6 +1,7 @@
-//! The Python package with only Debian's packages: client, files, processes, bad input. Also
-//! fsspec's own tests for file systems, if fsspec is installed (`scripts/fsspec.sh`, which `make
-//! test` runs). `make test-python` adds the libraries that use it.
+//! The Python package: client, files, processes, bad input with only Debian's packages. Also fsspec's
+//! own tests for file systems, and pandas, pyarrow, dask and zarr, if they are installed
+//! (`scripts/python-libraries.sh`, which `make test` runs). `make test-python` adds the examples of
+//! the documents, and pytest from PyPI.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
-const FILES: [&str; 5] = ["client", "bad_input", "processes", "fs", "abstract"];
+const FILES: [&str; 6] = ["client", "bad_input", "processes", "fs", "abstract", "libraries"];
 
 /// A file that Cargo has built, beside this test or above it.
 fn built(name: &str) -> Option<PathBuf> {
@@ -52,8 +53,8 @@ fn the_python_package_does_what_its_tests_say() {
     let place = tempfile::Builder::new().prefix("weir-t").tempdir_in("/tmp").unwrap();
     install(source, &module, &place.path().join("package"));
     // Beside the build directories (debug, release).
-    let fsspec = weir.ancestors().nth(2).unwrap().join("tools/fsspec");
-    let paths = std::env::join_paths([place.path().join("package"), fsspec]).unwrap();
+    let libraries = weir.ancestors().nth(2).unwrap().join("tools/python");
+    let paths = std::env::join_paths([place.path().join("package"), libraries]).unwrap();
     let mut tests = Command::new("timeout");
     // An interrupt lets the tests stop their cluster.
     tests.args(["-s", "INT", "-k", "20", "480", PYTHON, "-m", "pytest", "-q", "-rs"]);

@@ -39,10 +39,6 @@ fn a_program_says_by_attributes_how_it_reads() {
     std::fs::write(mnt.join("f"), &bytes).unwrap();
     // The mount is told of a close a moment later.
     eventually("it is not open", || set(&mnt.join("f"), "reverse", "") == Err(Errno::BADF));
-    std::fs::create_dir(mnt.join("d")).unwrap();
-    let dir = File::open(mnt.join("d")).unwrap();
-    assert_eq!(set(&mnt.join("d"), "reverse", "").unwrap_err(), Errno::BADF, "a directory");
-    drop(dir);
     cluster.umount(&mnt);
 
     let backward = |file: &File| {
@@ -76,4 +72,66 @@ fn a_program_says_by_attributes_how_it_reads() {
     }
     let shown = getxattr(&path, "user.weir.hint.records", &mut [0; 8][..]);
     assert_eq!(shown.unwrap_err(), Errno::NODATA);
+}
+
+/// The requests of a mount that reads a file backwards, after it was told something.
+fn backward(
+    cluster: &Cluster<'_>,
+    (mount, file): (&str, &str),
+    bytes: &[u8],
+    say: impl FnOnce(&Path),
+) -> u64 {
+    let mnt = cluster.mount(mount, "rw");
+    say(&mnt);
+    let file = File::open(mnt.join(file)).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    let before = reads(cluster);
+    let mut piece = vec![0; PIECE];
+    for at in (0..bytes.len()).step_by(PIECE).rev() {
+        file.read_exact_at(&mut piece, at as u64).unwrap();
+        assert!(piece == bytes[at..at + PIECE], "{at}");
+    }
+    let asked = reads(cluster) - before;
+    drop(file);
+    cluster.umount(&mnt);
+    asked
+}
+
+#[test]
+fn a_directory_says_how_the_files_below_it_are_read() {
+    let place = Place::new();
+    let cluster = place.up("hints-dir", &["--targets", "2"]);
+    let bytes = noise(4 * MIB, 2);
+    let mnt = cluster.mount("mnt", "rw");
+    std::fs::create_dir_all(mnt.join("d/e")).unwrap();
+    std::fs::write(mnt.join("d/e/f"), &bytes).unwrap();
+    cluster.umount(&mnt);
+
+    let file = "d/e/f";
+    let usual = backward(&cluster, ("usual", file), &bytes, |_| {});
+    let hinted = backward(&cluster, ("below", file), &bytes, |mnt| {
+        // Known to the kernel before.
+        assert_eq!(std::fs::metadata(mnt.join(file)).unwrap().len(), bytes.len() as u64);
+        let dir = mnt.join("d");
+        set(&dir, "reverse", "").unwrap();
+        assert_eq!(getxattr(&dir, "user.weir.hint.reverse", &mut [0; 8][..]), Ok(0));
+        let other = getxattr(&dir, "user.weir.hint.random", &mut [0; 8][..]);
+        assert_eq!(other, Err(Errno::NODATA));
+        for (hint, value) in [("will_need", "0+1M"), ("records", "8M"), ("size", "1")] {
+            assert_eq!(set(&dir, hint, value), Err(Errno::INVAL), "{hint}");
+        }
+        let wrong = removexattr(&dir, "user.weir.hint.random");
+        assert_eq!(wrong, Err(Errno::NODATA));
+    });
+    assert!(hinted * 4 <= usual, "{hinted} of {usual} requests");
+    let nearer = backward(&cluster, ("nearer", file), &bytes, |mnt| {
+        set(&mnt.join("d"), "reverse", "").unwrap();
+        set(&mnt.join("d/e"), "normal", "").unwrap();
+    });
+    assert!(nearer > hinted * 2, "the nearer directory counts: {nearer} requests");
+    let taken_back = backward(&cluster, ("taken-back", file), &bytes, |mnt| {
+        set(&mnt.join("d"), "reverse", "").unwrap();
+        removexattr(mnt.join("d"), "user.weir.hint.reverse").unwrap();
+    });
+    assert!(taken_back > hinted * 2, "{taken_back} requests");
 }

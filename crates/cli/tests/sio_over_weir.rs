@@ -50,6 +50,9 @@ fn every_function_over_a_cluster() {
     });
     what_cannot_be_attached_is_told(&cluster);
     what_a_key_or_a_quota_forbids_has_its_code(&cluster);
+    // All files of a cluster have attributes.
+    let labels = ["GetLabel", "SetLabel"].map(|label| (label, "OP_UNSUPPORTED"));
+    suite::promised::check(&labels);
     let left = other.readdir(&Context::root(), FileId::ROOT, (0, 0), 100, false).unwrap();
     assert!(left.entries.is_empty(), "{left:?}");
 }
@@ -384,19 +387,14 @@ fn damage_is_a_failure_that_is_named(cluster: &Cluster<'_>) {
 }
 
 fn what_cannot_be_attached_is_told(cluster: &Cluster<'_>) {
-    let attach = |files: &str| {
-        let files = CString::new(files).unwrap();
-        // SAFETY: a string.
-        code(unsafe { sio::sio_attach(files.as_ptr()) })
-    };
-    assert_eq!(attach("weir:/nowhere/client.toml"), Code::FileNotFound, "{}", last_error());
+    assert_eq!(suite::attach("weir:/nowhere/client.toml"), Code::FileNotFound, "{}", last_error());
     assert!(last_error().contains("credential"), "{}", last_error());
     let text = std::fs::read_to_string(cluster.dir().join("client.toml")).unwrap();
     let wrong = cluster.place.path("wrong.toml");
     let key = text.split("key = \"").nth(1).unwrap().split('"').next().unwrap();
     std::fs::write(&wrong, text.replace(key, &"ab".repeat(32))).unwrap();
     std::fs::set_permissions(&wrong, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    assert_eq!(attach(&format!("weir:{}", wrong.display())), Code::IoFailed);
+    assert_eq!(suite::attach(&format!("weir:{}", wrong.display())), Code::IoFailed);
     assert!(last_error().contains("cannot connect to cluster"), "{}", last_error());
 }
 
@@ -409,7 +407,9 @@ fn what_a_key_or_a_quota_forbids_has_its_code(cluster: &Cluster<'_>) {
         &*format!("weir:{}", path.display()).leak()
     };
     cluster.weir(&["mkdir", "-m", "777", "/small"]).ok();
-    cluster.weir(&["quota", "set", "dir:/small", "--bytes", "1M", "--wait"]).ok();
+    cluster.weir(&["mkdir", "-m", "777", "/wide"]).ok();
+    // The directory counts as one.
+    cluster.weir(&["quota", "set", "dir:/small", "--bytes", "1M", "--files", "3", "--wait"]).ok();
     // The superuser is refused nothing.
     let files = key("anybody", &["--squash", "all"]);
     suite::attached(Over { files, servers: TARGETS }, || {
@@ -421,6 +421,20 @@ fn what_a_key_or_a_quota_forbids_has_its_code(cluster: &Cluster<'_>) {
         assert!(last_error().contains("small/file"), "{}", last_error());
         assert!(total < 2 << 20);
         close(fd);
+        let source = create("wide/source");
+        write(source, 0, &data);
+        assert_eq!(control(source, &mut bare(CTL_SYNC)), Code::Success);
+        let to = create("small/copy");
+        let (offset, size) = (0, 2 << 20);
+        let mut copy = sio::sio_fast_copy_t { source, source_offset: 0, offset, size, copied: 0 };
+        let mut ops = [op(CTL_FAST_COPY, &mut copy)];
+        assert_eq!(control(to, &mut ops), Code::Success);
+        assert_eq!(suite::results(&ops), [Code::NoSpace], "{}", last_error());
+        close(to);
+        close(source);
+        let mode = MODE_WRITE | MODE_CREATE;
+        let more = suite::files::opened("small/more", mode, &mut []);
+        assert_eq!(more, Err(Code::NoSpace), "{}", last_error());
     });
     let files = key("reads", &["--read-only"]);
     suite::attached(Over { files, servers: TARGETS }, || {
@@ -432,7 +446,9 @@ fn what_a_key_or_a_quota_forbids_has_its_code(cluster: &Cluster<'_>) {
         assert_eq!(created, Err(Code::IncorrectMode), "{}", last_error());
         close(open("small/file", MODE_READ));
         assert_eq!(suite::unlink("small/file"), Code::IncorrectMode, "{}", last_error());
+        let renamed = suite::files::rename("small/file", "small/new");
+        assert_eq!(renamed, Code::IncorrectMode, "{}", last_error());
     });
     cluster.weir(&["quota", "rm", "dir:/small"]).ok();
-    cluster.weir(&["rm", "-r", "/small"]).ok();
+    cluster.weir(&["rm", "-r", "/small", "/wide"]).ok();
 }

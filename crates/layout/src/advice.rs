@@ -10,10 +10,12 @@
 const MIN_UNIT_BYTES: u64 = 4 << 10;
 /// The largest stripe unit that is advised.
 const MAX_UNIT_BYTES: u64 = 4 << 20;
-/// Another layout is advised only if it is faster than the current one by this factor.
-const WORTH: f64 = 1.02;
-/// Rates with a relative difference below this count as equal.
-const SAME: f64 = 1e-3;
+/// Another layout is advised only if it is faster than the current one by this factor: predictions
+/// are not more exact than that.
+pub const WORTH: f64 = 1.1;
+/// Rates with a relative difference below this count as equal. Of equal layouts the one with the
+/// fewest requests is advised: what a request costs grows with the load of the machines.
+const SAME: f64 = 0.02;
 
 /// The order in which readers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ pub struct Machines {
     pub seek_s: f64,
     /// Seconds from a request of a few bytes to its reply.
     pub round_trip_s: f64,
-    /// CPU time of the client for one more request, seconds.
+    /// Time by which one more request makes a call longer, seconds.
     pub request_s: f64,
     /// Bytes that a sequential reader requests ahead of its calls.
     pub read_ahead_bytes: u64,
@@ -232,6 +234,21 @@ mod tests {
         let workload = Workload { call_bytes: RECORD, readers: 7, order: Order::Sequential };
         let advice = advise(workload, machines, OUR_DEFAULT);
         assert_eq!(advice.stripes, OUR_DEFAULT, "{advice:?}");
+    }
+
+    #[test]
+    fn calls_of_some_records_keep_a_layout_that_takes_one_request_for_most() {
+        let machines = Machines { disk_bytes_per_s: 12.65e6, round_trip_s: 200e-6, ..paper() };
+        for order in [Order::Random, Order::Sequential] {
+            let workload = Workload { order, ..random(10, 7) };
+            let advice = advise(workload, machines, OUR_DEFAULT);
+            assert_eq!(advice.stripes, OUR_DEFAULT, "{advice:?}");
+        }
+        // Longer ones gain by more servers.
+        for records in [50, 150] {
+            let advice = advise(random(records, 7), machines, OUR_DEFAULT);
+            assert!(advice.stripes.unit_bytes < OUR_DEFAULT.unit_bytes, "{advice:?}");
+        }
     }
 
     proptest! {

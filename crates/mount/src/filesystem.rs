@@ -98,7 +98,7 @@ impl Filesystem for WeirFs {
         let dir = self.file(parent)?;
         let made = |by: &Context| self.client.symlink(by, dir, name, target);
         let attr = in_directory(self.judged(ctx, dir, CHANGE, made))?;
-        self.made(ctx, attr)
+        self.made(ctx, parent, attr)
     }
 
     fn mknod(
@@ -112,7 +112,7 @@ impl Filesystem for WeirFs {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let (by, dir) = (context(ctx), self.file(parent)?);
         let made = self.client.mknod(&by, dir, name, kind, masked(mode), rdev);
-        self.made(ctx, in_directory(made)?)
+        self.made(ctx, parent, in_directory(made)?)
     }
 
     fn mkdir(
@@ -189,7 +189,7 @@ impl Filesystem for WeirFs {
         let link = |by: &Context| self.client.link(by, file, dir, new_name);
         let attr = self.of_link(ctx, dir, self.judged(ctx, dir, CHANGE, link))?;
         let entry = Entry::new(self.tell(ctx, question, attr)?, self.ttl());
-        self.cache.files.told(file);
+        self.cache.files.told_in(file, new_parent);
         Ok(entry)
     }
 
@@ -230,7 +230,7 @@ impl Filesystem for WeirFs {
                 made => made,
             },
         };
-        self.created(ctx, in_directory(made)?, args)
+        self.created(ctx, parent, in_directory(made)?, args)
     }
 
     fn tmpfile(
@@ -242,7 +242,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<(Entry, Opened)> {
         let options = create_options(mode, args);
         let made = self.client.create_unnamed(&context(ctx), self.file(parent)?, &options);
-        self.created(ctx, in_directory(made)?, args)
+        self.created(ctx, parent, in_directory(made)?, args)
     }
 
     fn read(

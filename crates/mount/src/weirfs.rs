@@ -7,6 +7,7 @@
 use crate::kernel::cache::KernelCache;
 use crate::kernel::nodes::Nodes;
 use crate::open::access::AccessTimes;
+use crate::open::below::Below;
 use crate::open::handles::{Handle, Handles};
 use crate::open::jobs::Jobs;
 use crate::open::locks::HandleLocks;
@@ -58,14 +59,15 @@ pub struct WeirFs {
     pub(crate) cache: KernelCache,
     pub(crate) locks: HandleLocks,
     pub(crate) nodes: Nodes,
+    pub(crate) below: Below,
 }
 
 impl WeirFs {
     /// Serves a client's cluster. The client was connected with this cache, which is attached to
     /// the mount once that is complete.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
-        let (pins, handles, jobs, locks, nodes) = Default::default();
-        Self { pins, handles, client, options, jobs, cache, locks, nodes }
+        let (pins, handles, jobs, locks, nodes, below) = Default::default();
+        Self { pins, handles, client, options, jobs, cache, locks, nodes, below }
     }
 
     /// How long the kernel may cache names and attributes.

@@ -65,6 +65,8 @@ pub enum Other {
     Hints(Pieces),
     /// Sequential calls of one record, and a file that is read again
     Small(Small),
+    /// What a request and its reply cost between two threads, over sockets and in memory
+    Messages(Messages),
     /// Files made per second by many clients, with one metadata server and with several, beside a
     /// commit of etcd
     Creates(Creates),
@@ -144,6 +146,20 @@ pub struct Small {
     /// Also write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// Requests and replies between two threads.
+#[derive(Args)]
+pub struct Messages {
+    /// Bytes of a reply
+    #[arg(long, default_value_t = 4096)]
+    pub reply: usize,
+    /// Exchanges of a round
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), default_value_t = 100_000)]
+    pub exchanges: u32,
+    /// Measured rounds of each way
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 5)]
+    pub rounds: u32,
 }
 
 /// Files that clients make at the same time.

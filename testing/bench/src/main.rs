@@ -24,6 +24,7 @@ mod lab;
 mod library;
 mod machine;
 mod memory;
+mod messages;
 mod order;
 mod pieces;
 mod posix;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         }
         Some(Other::Names(trees)) => names(&arguments, trees),
         Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
+        Some(Other::Messages(asked)) => messages::run(asked),
         None => bench(&arguments),
     };
     match done {

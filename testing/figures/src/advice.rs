@@ -44,7 +44,6 @@ pub fn run(plan: &Advice) -> Result<()> {
     let mut bed = Bed::new(&plan.profile, plan.disks);
     bed.link_rate = plan.link_rate;
     let lab = Lab::on(&plan.common, &bed, files * plan.file)?;
-    lab.cluster.weir(&["setlayout", "weir:/", "--unit", PAPER_UNIT])?;
     lab.write("paper", &["--unit", PAPER_UNIT], plan.file)?;
     lab.write("default", &["--unit", DEFAULT_UNIT], plan.file)?;
     let bound = bound(plan, lab.cluster.link_rate()?, lab.rate);

@@ -93,6 +93,9 @@ pub fn run(plan: &Delay) -> Result<()> {
 /// The link of the client's node.
 fn delayed(lab: &Lab, plan: &Delay) -> Result<Delayed> {
     let bed = lab.cluster.bed.as_ref().ok_or_else(|| Error::other("no testbed"))?;
+    if let Some(rule) = &plan.congestion {
+        bed.network.congestion(rule)?;
+    }
     // Enough waits before the link for what is under way on it.
     bed.network.delay(plan.disks + 1, plan.link_rate, ETHERNET_QUEUE.max(plan.link_rate / 10))
 }

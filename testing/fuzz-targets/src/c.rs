@@ -278,3 +278,38 @@ unsafe fn call(input: &mut Input<'_>) -> i64 {
 pub(crate) fn calls(g: &mut Gen) -> Vec<u8> {
     g.bytes(512)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_of_the_header_is_called() {
+        let header = include_str!("../../../bindings/c/include/weir.h");
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let before = |call: &'static str| call.rsplit(|c| !is_part(c)).next().unwrap_or_default();
+        let functions: std::collections::BTreeSet<_> =
+            header.split('(').map(before).filter(|name| name.starts_with("weir_")).collect();
+        assert!(functions.len() > 60, "{functions:?}");
+        let here = include_str!("c.rs");
+        let missing: Vec<_> =
+            functions.iter().filter(|name| !here.contains(&format!("{name}("))).collect();
+        assert!(missing.is_empty(), "no input calls {missing:?}");
+    }
+
+    /// Each function is given NULL or empty texts, handles of each kind that are closed or never were,
+    /// buffers and lists without and with too many bytes, and ranges about 2^62 and 2^64.
+    #[test]
+    fn every_function_refuses_what_makes_no_sense() {
+        let queue = [30, 0, 1];
+        let close = [32, 0, 0];
+        for which in 0..KINDS {
+            for filler in [0, 1, 99, 100, 104, 115, 189, 190, 191, 200, 254, 255] {
+                let call: Vec<u8> = std::iter::once(which).chain([filler; 100]).collect();
+                boundary(&call);
+                // The first handle is that of a queue, which is closed.
+                boundary(&[&queue[..], &close, &[which, 0], &[filler; 100]].concat());
+            }
+        }
+    }
+}

@@ -152,6 +152,20 @@ impl Network {
         joined.map_err(|_| Error::other("a thread in a network has panicked"))?
     }
 
+    /// Sets the rule of congestion control by which all nodes send on connections made from now on.
+    ///
+    /// # Errors
+    /// The kernel does not know the rule; this process is not root.
+    pub fn congestion(&self, rule: &str) -> Result<()> {
+        let set = || std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", rule);
+        self.nodes().try_for_each(|node| self.within(node, set)?).map_err(|error| {
+            let known =
+                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+            let known = known.unwrap_or_default();
+            Error::new(error.kind(), format!("{rule}: {error}; the kernel has {}", known.trim()))
+        })
+    }
+
     /// Sets the rate of a node's link in each direction (bytes per second), and its queue.
     ///
     /// # Errors

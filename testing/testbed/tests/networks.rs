@@ -140,6 +140,24 @@ fn links_of_myrinet_lose_nothing_that_those_of_ethernet_lose() {
 }
 
 #[test]
+fn all_nodes_send_by_the_rule_that_is_set() {
+    if let Some(what) = missing_for_delays() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    let name = format!("weir-r{}", std::process::id());
+    let network = Network::make(&name, &[RATE; 2], ETHERNET_QUEUE).unwrap();
+    let rule = |node| {
+        let read = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        network.within(node, read).unwrap().unwrap().trim().to_owned()
+    };
+    network.congestion("reno").unwrap();
+    assert_eq!([rule(1), rule(2)], ["reno", "reno"]);
+    let refused = network.congestion("none-such").unwrap_err().to_string();
+    assert!(refused.contains("none-such") && refused.contains("reno"), "{refused}");
+}
+
+#[test]
 fn what_passes_a_link_with_a_delay_takes_it_each_way_and_comes_whole() {
     if let Some(what) = missing_for_delays() {
         println!("skipped: needs {what}");

@@ -40,7 +40,7 @@ pub fn give(fd: i32, class: u32, hints: &[sio_hint_t]) -> Code {
     code(unsafe { sio_hint(fd, class, hints.as_ptr(), hints.len() as u32) })
 }
 
-fn give_by_name(name: &str, class: u32, hints: &[sio_hint_t]) -> Code {
+pub fn give_by_name(name: &str, class: u32, hints: &[sio_hint_t]) -> Code {
     let name = CString::new(name).unwrap();
     // SAFETY: as above.
     code(unsafe { sio_hint_by_name(name.as_ptr(), class, hints.as_ptr(), hints.len() as u32) })

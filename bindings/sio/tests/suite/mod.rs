@@ -8,12 +8,22 @@ mod controls;
 pub mod files;
 pub mod hints;
 mod lists;
+pub mod promised;
+mod refusals;
+pub mod told;
 
 use sio::constants::*;
 use sio::core::codes::Code;
 use sio::*;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
+// In the place of those of `sio`.
+use told::{
+    sio_async_cancel_all, sio_async_sg_read, sio_async_sg_write, sio_async_status_any, sio_attach,
+    sio_close, sio_coll_define, sio_coll_free, sio_coll_join, sio_control, sio_detach, sio_hint,
+    sio_hint_by_name, sio_open, sio_query_extension, sio_rename, sio_sg_read, sio_sg_write,
+    sio_test, sio_unlink,
+};
 
 /// Properties of the file system under test.
 #[derive(Clone, Copy)]
@@ -28,43 +38,32 @@ pub type Case = (&'static str, fn(Over));
 
 /// Attaches, runs all tests, and detaches.
 pub fn run(over: Over) {
-    nothing_works_before_a_file_system_is_attached();
-    // SAFETY: a string.
-    assert_eq!(code(unsafe { sio_attach(c"elsewhere:/".as_ptr()) }), Code::InvalidArgument);
+    refusals::nothing_works_before_a_file_system_is_attached();
+    assert_eq!(attach("elsewhere:/"), Code::InvalidArgument);
     // SAFETY: the interface accepts NULL.
     assert_eq!(code(unsafe { sio_attach(std::ptr::null()) }), Code::InvalidArgument);
     attached(over, || run_attached(over));
 }
 
-/// Every function that needs a file system says that there is none.
-fn nothing_works_before_a_file_system_is_attached() {
-    let name = c"nothing".as_ptr();
-    assert_eq!(files::opened("nothing", MODE_READ, &mut []), Err(Code::NotAttached));
-    assert_eq!(files::test("nothing", MODE_READ, &mut []), Code::NotAttached);
-    assert_eq!(files::rename("nothing", "none"), Code::NotAttached);
-    // SAFETY: strings, and no hints.
-    unsafe {
-        assert_eq!(code(sio_unlink(name)), Code::NotAttached);
-        let hinted = sio_hint_by_name(name, HINT_CLASS_UNORDERED, null_mut(), 0);
-        assert_eq!(code(hinted), Code::NotAttached);
-    }
-    assert_eq!(code(sio_detach()), Code::NotAttached);
-}
-
 fn run_attached(over: Over) {
     let all = [files::CASES, controls::CASES, lists::CASES, asynchronous::CASES];
-    for (name, case) in all.into_iter().chain([collective::CASES, hints::CASES]).flatten() {
+    for (name, case) in
+        all.into_iter().chain([collective::CASES, hints::CASES, refusals::CASES]).flatten()
+    {
         println!("case {name}");
         case(over);
     }
 }
 
+pub fn attach(files: &str) -> Code {
+    let files = CString::new(files).unwrap();
+    // SAFETY: a string.
+    code(unsafe { sio_attach(files.as_ptr()) })
+}
+
 /// Attaches, runs `then`, and detaches.
 pub fn attached(over: Over, then: impl FnOnce()) {
-    let files = CString::new(over.files).unwrap();
-    // SAFETY: a string.
-    let attached = code(unsafe { sio_attach(files.as_ptr()) });
-    assert_eq!(attached, Code::Success, "{}", last_error());
+    assert_eq!(attach(over.files), Code::Success, "{}", last_error());
     then();
     assert_eq!(code(sio_detach()), Code::Success, "something is left: {}", last_error());
 }

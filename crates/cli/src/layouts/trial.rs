@@ -17,6 +17,8 @@ const LONG_CALL_BYTES: usize = 4 << 20;
 const SHORT_CALL_BYTES: usize = 4 << 10;
 /// The number of these calls.
 const SHORT_CALLS: usize = 101;
+/// No request costs less, however exactly it is measured.
+const LEAST_REQUEST_S: f64 = 10e-6;
 /// The most readers that a trial runs in one process.
 const MAX_READERS: u32 = 64;
 /// Calls of one reader at most; a long file of short records is read in part.
@@ -31,6 +33,9 @@ pub struct Measured {
     pub disk_bytes_per_s: f64,
     /// Seconds from a small request to its reply: the median.
     pub round_trip_s: f64,
+    /// Seconds by which a call is longer that takes two requests instead of one: the medians. `None`
+    /// if there is one target.
+    pub request_s: Option<f64>,
 }
 
 /// Bytes of the buffers of all readers at most.
@@ -134,9 +139,16 @@ impl<'a> Trial<'a> {
         {
             let temporary = self.make(Stripes { unit_bytes, count }, MEASURE_BYTES)?;
             *rate = self.read_through(&client, temporary.id).map_err(self.failed())?;
+            let short = SHORT_CALL_BYTES as u64;
+            let call = |first, step| {
+                self.short_calls(&client, temporary.id, (first, step)).map_err(self.failed())
+            };
             if count == 1 {
-                let times = self.short_calls(&client, temporary.id).map_err(self.failed())?;
-                measured.round_trip_s = times[times.len() / 2];
+                measured.round_trip_s = call(0, short)?;
+            } else if self.targets()? > 1 {
+                // Within a unit, and across the end of one, which is the end of a target's part.
+                let (one, two) = (call(0, unit_bytes)?, call(unit_bytes - short / 2, unit_bytes)?);
+                measured.request_s = Some((two - one).max(LEAST_REQUEST_S));
             }
             self.remove(temporary)?;
         }
@@ -160,18 +172,30 @@ impl<'a> Trial<'a> {
         Ok(best)
     }
 
-    fn short_calls(&self, client: &Client, id: FileId) -> Result<Vec<f64>, Error> {
+    /// Targets that files can be striped over.
+    fn targets(&self) -> Done<usize> {
+        Ok(self.found.tree.client.cluster_map().map_err(self.failed())?.targets().count())
+    }
+
+    /// The median time of short calls, seconds: the first at this offset, each so many bytes after
+    /// the one before.
+    fn short_calls(
+        &self,
+        client: &Client,
+        id: FileId,
+        (first, step): (u64, u64),
+    ) -> Result<f64, Error> {
         let (file, _) = client.open(self.context(), id, Rights::READ)?;
         let mut buffer = vec![0; SHORT_CALL_BYTES];
         let mut times = Vec::with_capacity(SHORT_CALLS);
         for call in 0..SHORT_CALLS as u64 {
             let start = Instant::now();
-            file.read_at(self.context(), call * SHORT_CALL_BYTES as u64, &mut buffer)?;
+            file.read_at(self.context(), first + call * step, &mut buffer)?;
             times.push(start.elapsed().as_secs_f64());
         }
         file.close(self.context())?;
         times.sort_by(f64::total_cmp);
-        Ok(times)
+        Ok(times[times.len() / 2])
     }
 
     /// Bytes per second of all readers of a workload, each with a session of its own, on a new file

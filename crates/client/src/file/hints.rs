@@ -32,6 +32,9 @@ pub enum Hint {
 }
 
 impl Hint {
+    /// The largest record of [`Hint::Records`], bytes.
+    pub const MAX_RECORD_BYTES: u64 = MAX_AHEAD_BYTES;
+
     /// Names of all hints, the same in every interface.
     pub const NAMES: [&str; 7] =
         ["normal", "random", "read_once", "reverse", "records", "will_need", "done_with"];
@@ -63,11 +66,12 @@ impl File {
             Hint::Normal => self.set_pattern(Pattern::Usual),
             Hint::Random | Hint::ReadOnce => self.set_pattern(Pattern::Random),
             Hint::Reverse => self.set_pattern(Pattern::Reverse),
-            Hint::Records(bytes) if (1..=MAX_AHEAD_BYTES).contains(&bytes) => {
+            Hint::Records(bytes) if (1..=Hint::MAX_RECORD_BYTES).contains(&bytes) => {
                 self.set_pattern(Pattern::Records(bytes));
             }
             Hint::Records(_) => {
-                let text = format!("hint: a record has 1 to {MAX_AHEAD_BYTES} bytes");
+                let most = Hint::MAX_RECORD_BYTES;
+                let text = format!("hint: a record has 1 to {most} bytes");
                 return Err(Error::new(ErrorKind::InvalidArgument, text));
             }
             Hint::WillNeed(offset, len) => return self.will_need(ctx, offset, len),

@@ -18,10 +18,18 @@ const MAX_HELD_FILES: usize = 16_384;
 /// The most nodes in one notification.
 const PRUNED_AT_ONCE: usize = 256;
 
+/// What the kernel was told of a file.
+#[derive(Debug, Default)]
+struct Known {
+    /// How often.
+    times: u64,
+    /// The directory in which it was found last.
+    dir: Option<NodeId>,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// How often the kernel was told of each file.
-    known: HashMap<FileId, u64>,
+    known: HashMap<FileId, Known>,
     held: HashMap<FileId, u64>,
     by_age: BTreeMap<u64, FileId>,
     next: u64,
@@ -49,7 +57,20 @@ impl KernelFiles {
 
     /// Records that the kernel is told of a file.
     pub(crate) fn told(&self, file: FileId) {
-        *self.lock().known.entry(file).or_default() += 1;
+        self.lock().known.entry(file).or_default().times += 1;
+    }
+
+    /// Records that the kernel is told of a file in this directory.
+    pub(crate) fn told_in(&self, file: FileId, dir: NodeId) {
+        let mut state = self.lock();
+        let known = state.known.entry(file).or_default();
+        known.times += 1;
+        known.dir = Some(dir);
+    }
+
+    /// The directory in which the kernel was told last that the file is.
+    pub(crate) fn dir(&self, file: FileId) -> Option<NodeId> {
+        self.lock().known.get(&file)?.dir
     }
 
     /// Records that the kernel has dropped this many lookups. Returns `true` if the file was held,
@@ -57,8 +78,8 @@ impl KernelFiles {
     pub(crate) fn forget(&self, file: FileId, lookups: u64) -> bool {
         let mut state = self.lock();
         let Some(known) = state.known.get_mut(&file) else { return false };
-        *known = known.saturating_sub(lookups);
-        if *known > 0 {
+        known.times = known.times.saturating_sub(lookups);
+        if known.times > 0 {
             return false;
         }
         state.known.remove(&file);

@@ -16,6 +16,8 @@ use weir_types::{Attr, FileId, FileKind};
 
 /// Bit in the numbers of aliases. File ids are always below it.
 const ALIAS: NodeId = 1 << 63;
+/// The most directories of a path that are looked at.
+const MAX_ABOVE: usize = 256;
 
 /// A name in a directory of the kernel.
 type Name = (NodeId, Box<[u8]>);
@@ -83,6 +85,18 @@ impl Nodes {
             return Some(FileId::ROOT);
         }
         self.lock().parent(node)
+    }
+
+    /// The directory of a node id, the one that the kernel has it in, and so on, at most
+    /// [`MAX_ABOVE`].
+    pub(crate) fn above(&self, node: NodeId) -> Vec<FileId> {
+        let table = self.lock();
+        let up = |node: &NodeId| match table.place(*node)? {
+            Place::In(parent, _) => Some(*parent),
+            Place::Nowhere | Place::Removed => None,
+        };
+        let nodes = std::iter::successors(Some(node), up).take(MAX_ABOVE);
+        nodes.map_while(|node| table.file(node)).collect()
     }
 
     /// The node id of a directory that the kernel is told to be at this place.
@@ -183,11 +197,15 @@ impl Table {
     }
 
     fn parent(&self, node: NodeId) -> Option<FileId> {
-        let held = self.held.get(&self.file(node)?)?;
-        match &held.iter().find(|held| held.node == node)?.place {
+        match self.place(node)? {
             Place::In(parent, _) => self.file(*parent),
             Place::Nowhere | Place::Removed => None,
         }
+    }
+
+    fn place(&self, node: NodeId) -> Option<&Place> {
+        let held = self.held.get(&self.file(node)?)?;
+        Some(&held.iter().find(|held| held.node == node)?.place)
     }
 
     fn found(&mut self, file: FileId, parent: NodeId, name: &[u8]) -> NodeId {

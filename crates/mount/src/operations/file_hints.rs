@@ -1,5 +1,6 @@
 //! Hints of how a program reads a file that it has open, as extended attributes (`docs/hints.md`).
 //! They hold for the handles of the process that sets them, are not stored, and end with the close.
+//! Those of a directory are the default of the files below it, for who says it on this mount.
 //!
 //! ```text
 //! user.weir.hint.reverse                  it is read from its end to its beginning
@@ -7,11 +8,14 @@
 //! user.weir.hint.will_need    0+4M        this range is read soon
 //! ```
 
+use crate::open::below::Said;
 use crate::open::handles::FileHandle;
+use crate::translate::data_context;
+use crate::weirfs::WeirFs;
 use std::ops::Range;
 use weir_client::job::Partition;
 use weir_client::{Context, Hint};
-use weir_fuse::{Errno, Reply};
+use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 
 /// What the names of these attributes begin with.
 const PREFIX: &[u8] = b"user.weir.hint.";
@@ -45,6 +49,19 @@ impl FileHint {
         ranges.into_iter().map(hint).collect()
     }
 
+    /// What a value of this attribute says of the files below a directory: a way to read.
+    fn said_below(self, value: &[u8]) -> Reply<Said> {
+        let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+        let text = text.trim_end_matches(['\0', '\n']);
+        let name = self.0.ok_or(Errno::EINVAL)?;
+        match self.said(text)?[..] {
+            [Hint::WillNeed(..) | Hint::DoneWith(..)] => Err(Errno::EINVAL),
+            [Hint::Records(bytes)] if bytes > Hint::MAX_RECORD_BYTES => Err(Errno::EINVAL),
+            [hint] => Ok(Said { name, value: text.into(), hint }),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// The hint that takes this one back; `None` if nothing does.
     fn taken_back(self) -> Option<Hint> {
         let is_way_to_read = matches!(self.0?, "random" | "read_once" | "reverse" | "records");
@@ -66,6 +83,44 @@ impl FileHint {
             None => vec![self.taken_back().ok_or(Errno::ENODATA)?],
         };
         hints.into_iter().try_for_each(|hint| Ok(handle.file.hint(ctx, hint)?))
+    }
+}
+
+impl WeirFs {
+    /// Says of a directory how the files below it are read, or takes it back (`None`).
+    pub(crate) fn hint_below(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, hint): (NodeId, FileHint),
+        value: Option<&[u8]>,
+    ) -> Reply<()> {
+        let at = (self.file(node)?, ctx.uid);
+        match value {
+            Some(value) => self.below.say(at, hint.said_below(value)?),
+            None => self.below.take_back(at, hint.0.ok_or(Errno::ENODATA)?),
+        }
+    }
+
+    /// What the asking user has said of a directory under this name.
+    pub(crate) fn hinted_below(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, hint): (NodeId, FileHint),
+    ) -> Reply<Vec<u8>> {
+        self.below.value((self.file(node)?, ctx.uid), hint.0.ok_or(Errno::ENODATA)?)
+    }
+
+    /// Gives a new handle the hint of the nearest directory above its file of which its user has
+    /// said one.
+    pub(crate) fn hint_of_directory(&self, ctx: &RequestContext<'_>, handle: &FileHandle) {
+        if self.below.is_empty() {
+            return;
+        }
+        let Some(dir) = self.cache.files.dir(handle.file.id()) else { return };
+        if let Some(hint) = self.below.nearest(&self.nodes.above(dir), ctx.uid) {
+            // Its value was checked; and without it the file is read all the same.
+            let _ = handle.file.hint(&data_context(ctx), hint);
+        }
     }
 }
 
@@ -94,6 +149,22 @@ mod tests {
         }
         assert_eq!(FileHint::named(b"user.weir.job"), None);
         assert_eq!(FileHint::named(b"user.weir.hint."), Some(FileHint(None)));
+    }
+
+    #[test]
+    fn of_a_directory_only_a_way_to_read_can_be_said() {
+        let said = |name: &[u8], value: &[u8]| FileHint::named(name).unwrap().said_below(value);
+        let records = said(b"user.weir.hint.records", b"64K\n").unwrap();
+        assert_eq!((records.name, records.hint), ("records", Hint::Records(65_536)));
+        assert_eq!(records.value, b"64K");
+        for (name, value) in [
+            (&b"user.weir.hint.will_need"[..], &b"0+1"[..]),
+            (b"user.weir.hint.done_with", b"0+1"),
+            (b"user.weir.hint.records", b"8M"),
+            (b"user.weir.hint.size", b""),
+        ] {
+            assert_eq!(said(name, value), Err(Errno::EINVAL));
+        }
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl WeirFs {
             access,
             given_up,
         };
+        self.hint_of_directory(ctx, &handle);
         let fh = self.handles.insert(Handle::File(handle));
         let parallel_direct_writes = is_direct;
         Opened { direct_io: direct, keep_cache, parallel_direct_writes, ..Opened::new(fh) }

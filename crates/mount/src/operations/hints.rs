@@ -93,6 +93,11 @@ impl WeirFs {
         (node, hint): (NodeId, Hint),
         value: Option<&[u8]>,
     ) -> Reply<()> {
+        if let Hint::File(hint) = hint
+            && self.nodes.is_known(node)
+        {
+            return self.hint_below(ctx, (node, hint), value);
+        }
         self.with_own(ctx, node, |handle| {
             if let Hint::File(hint) = hint {
                 return hint.give(&handle.context(ctx), handle, value);
@@ -114,6 +119,11 @@ impl WeirFs {
         ctx: &RequestContext<'_>,
         (node, hint): (NodeId, Hint),
     ) -> Reply<Vec<u8>> {
+        if let Hint::File(hint) = hint
+            && self.nodes.is_known(node)
+        {
+            return self.hinted_below(ctx, (node, hint));
+        }
         let mut shown = None;
         self.with_own(ctx, node, |handle| {
             let reading = handle.reading.read().unwrap_or_else(PoisonError::into_inner);

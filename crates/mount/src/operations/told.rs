@@ -104,10 +104,11 @@ impl WeirFs {
     pub(crate) fn created(
         &self,
         ctx: &RequestContext<'_>,
+        parent: NodeId,
         (file, attr): (File, Attr),
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
-        let entry = self.made(ctx, attr)?;
+        let entry = self.made(ctx, parent, attr)?;
         let opened = self.opened(ctx, file, &entry.attr, args.flags);
         Ok((entry, opened))
     }
@@ -137,14 +138,19 @@ impl WeirFs {
     pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
         match entry.attr.kind {
             FileKind::Directory => entry.node = self.nodes.found(&entry.attr, parent, name),
-            _ => self.cache.files.told(entry.attr.file),
+            _ => self.cache.files.told_in(entry.attr.file, parent),
         }
     }
 
     /// An entry for a file that is no directory, of which the kernel is told.
-    pub(crate) fn made(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
+    pub(crate) fn made(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        attr: Attr,
+    ) -> Reply<Entry> {
         let entry = self.entry(ctx, attr)?;
-        self.cache.files.told(entry.attr.file);
+        self.cache.files.told_in(entry.attr.file, parent);
         Ok(entry)
     }
 

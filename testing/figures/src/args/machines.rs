@@ -105,6 +105,9 @@ pub struct Delay {
     /// What the kernel reads ahead
     #[arg(long, value_parser = size, value_delimiter = ',', default_value = "4MiB,8MiB,16MiB")]
     pub windows: Vec<u64>,
+    /// By which rule all nodes send, as `bbr` [default: that of this machine]
+    #[arg(long)]
+    pub congestion: Option<String>,
 }
 
 #[derive(Args, Clone)]
