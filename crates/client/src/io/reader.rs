@@ -224,7 +224,8 @@ fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool, len: u64) -> bool {
     // A disk that has a piece at once would be asked for all of them.
     let takes_time = |part: &Part| call.inner.servers.takes_time(part.place.target, CUT_BYTES);
     let mut mirrored = plan.parts.iter().filter(|part| part.place.mirrored);
-    let may = any_copy && goes_by_room && len > CUT_BYTES && call.ctx.reader.is_some();
+    let of_job = call.ctx.reader.is_some() && !call.inner.config.prefers_near;
+    let may = any_copy && goes_by_room && len > CUT_BYTES && of_job;
     may && mirrored.any(takes_time)
 }
 
