@@ -2,8 +2,9 @@
 
 use crate::added_server::{Added, on_host};
 use crate::harness::{Place, eventually, noise, root, said};
-use crate::library::{client, config, counter};
+use crate::library::{self, client, counter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_client::job::{JobReader, Member, job_named};
 use weir_client::{Client, ClientConfig, Context, CreateOptions, Location};
 use weir_types::{FileId, LayoutSpec, Rank, TargetId};
@@ -128,7 +129,7 @@ fn who_prefers_what_is_near_reads_it_and_the_share_is_told_for_its_job() {
     cluster.weir(&[&chunks[..], &["--copies", "2"]].concat()).ok();
     said(on_host("far", &cluster.command(&["cp", "data", "weir:/d/there"]))).ok();
 
-    let config = ClientConfig { prefers_near: true, ..config(&cluster) };
+    let config = ClientConfig { prefers_near: true, ..library::config(&cluster) };
     let near = Client::connect(config).unwrap();
     let job = job_named("here", rustix::process::getuid().as_raw());
     let member = Member { job, rank: Rank(7), ranks: 1, shared: false };
@@ -148,5 +149,42 @@ fn who_prefers_what_is_near_reads_it_and_the_share_is_told_for_its_job() {
     assert_eq!(told[0]["processes"][0]["local_bytes"], count("read_near_bytes"), "{told}");
     let text = cluster.weir(&["explain", "here", "-d", "0.1"]).ok();
     assert!(text.contains("100.0% from disks of the own machine"), "{text}");
+    file.close(&ctx).unwrap();
+}
+
+/// Each open of a file that has more pages of layout fetches them, also while another thread reads.
+#[test]
+fn a_file_of_many_chunks_is_read_whole_while_others_open_it() {
+    let place = Place::new();
+    let cluster = place.up("pages", &["--targets", "2"]);
+    let data = noise(300 * (64 << 10), 6);
+    std::fs::write(place.path("data"), &data).unwrap();
+    cluster.weir(&["mkfile", "weir:/f", "--layout", "chunked", "--chunk", "64K"]).ok();
+    cluster.weir(&["cp", "data", "weir:/f"]).ok();
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let attr = client.resolve(&ctx, b"/f", true).unwrap();
+    let (file, _) = client.open(&ctx, attr.file, Rights::READ).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let (again, _) = client.open(&ctx, attr.file, Rights::READ).unwrap();
+                    again.close(&ctx).unwrap();
+                }
+            });
+        }
+        let read = |round: usize| {
+            // From the end, which is on the last page.
+            let at = data.len() - (round % 100 + 1) * 1_000;
+            let mut bytes = vec![0; 1_000];
+            let read = file.read_at(&ctx, at as u64, &mut bytes);
+            read.is_ok_and(|n| n == 1_000) && bytes == data[at..at + 1_000]
+        };
+        let is_whole = (0..2_000).all(read);
+        done.store(true, Ordering::Relaxed);
+        assert!(is_whole, "a read found no layout");
+    });
     file.close(&ctx).unwrap();
 }

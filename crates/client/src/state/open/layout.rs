@@ -115,14 +115,20 @@ impl OpenState {
     pub(crate) fn take_page(&self, page: &LayoutPage, asked: u64) {
         self.change(|granted| {
             let from = page.layout.segments.first().map_or(asked, |s| s.start);
+            let end = covered_bytes(&page.layout);
+            // Others read by what is known of the pages behind, while these are asked for.
+            let goes_on = page.more_segments && granted.layout.epoch == page.layout.epoch;
             granted.layout.kind = page.layout.kind;
             granted.layout.base = page.layout.base;
             granted.layout.epoch = page.layout.epoch;
             granted.layout.duplication = page.layout.duplication;
             granted.layout.acting = page.layout.acting;
             granted.layout.placement = page.layout.placement;
-            granted.layout.segments.retain(|s| s.start < from);
-            granted.layout.segments.extend(page.layout.segments.iter().cloned());
+            let segments = &mut granted.layout.segments;
+            let behind: Vec<Segment> =
+                segments.iter().filter(|s| goes_on && s.start >= end).cloned().collect();
+            segments.retain(|s| s.start < from);
+            segments.extend(page.layout.segments.iter().cloned().chain(behind));
             granted.newest = granted.newest.max(granted.layout.epoch);
         });
         self.take_capability(&page.capability, &page.layout.segments);
