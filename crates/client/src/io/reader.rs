@@ -75,9 +75,13 @@ impl Reader {
         (limit, leased): (u64, bool),
         any_copy: bool,
     ) {
-        let size = call.file.size().min(limit);
+        let mut size = call.file.size().min(limit);
         if call.inner.config.only_hinted {
             return;
+        }
+        if call.inner.config.prefers_near {
+            // The next chunk is for who is near to it.
+            size = size.min(call.file.segment_end(range.end.saturating_sub(1)));
         }
         if call.file.dirty.load(Ordering::Acquire) {
             // It would be out of date when it is used.

@@ -4,7 +4,7 @@ use super::OpenState;
 use super::granted::{Granted, segment_of};
 use crate::core::plan::{Place, Plan, plan_range, plan_range_cut, plan_regions};
 use std::sync::Arc;
-use weir_layout::{RegionList, covered_bytes};
+use weir_layout::{RegionList, covered_bytes, segment_at};
 use weir_types::{Duplication, FileLayout, Generation, ObjectId, Placement, Result, Segment};
 use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::Access;
@@ -66,6 +66,13 @@ impl OpenState {
     /// The first byte that the layout does not cover.
     pub(crate) fn covered(&self) -> u64 {
         covered_bytes(&self.granted().layout)
+    }
+
+    /// The end of the segment that has this byte; if none has it, the byte itself.
+    pub(crate) fn segment_end(&self, offset: u64) -> u64 {
+        let granted = self.granted();
+        let at = segment_at(&granted.layout, offset);
+        at.and_then(|at| granted.layout.segments.get(at)).map_or(offset, Segment::end)
     }
 
     /// Plans a call: which servers it needs.
