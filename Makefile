@@ -11,6 +11,7 @@ DEB := $(TARGET_DIR)/tools/cargo-deb
 PJD := $(TARGET_DIR)/tools/pjdfstest
 BASKETS := $(TARGET_DIR)/tools/supermarket.arff
 PYLIBS := $(TARGET_DIR)/tools/python
+HADOOP := $(TARGET_DIR)/tools/hadoop
 .PHONY: help deps build deb java wheel quickstart test check test-java test-spark test-python bench-python \
 	package-test upgrade-test soak verify fix bench figures figures-scale matrix clean
 
@@ -35,7 +36,7 @@ wheel: ## Make the Python package in target/wheels (docs/python.md)
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
-test: deps $(PJD) $(DEB) $(BASKETS) $(PYLIBS) ## Unit, property, fuzz and end-to-end tests (TESTS="kills:: quota" for those alone)
+test: deps $(PJD) $(DEB) $(BASKETS) $(PYLIBS) $(HADOOP) ## Unit, property, fuzz and end-to-end tests (TESTS="kills:: quota" for those alone)
 	@CARGO="$(CARGO)" scripts/test.py $(TESTS)
 
 check: ## Format, lints, unit and property tests, and some simulated seeds, in minutes
@@ -109,3 +110,7 @@ $(BASKETS):
 # As above.
 $(PYLIBS):
 	@scripts/python-libraries.sh $@
+
+# As above; 150 MB once.
+$(HADOOP):
+	@scripts/java.sh fetch $@

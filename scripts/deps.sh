@@ -15,9 +15,11 @@ needed=(
   git:git
   ip:iproute2
   iptables:iptables
+  javac:default-jdk-headless
   mkfs.btrfs:btrfs-progs
   mkfs.ext4:e2fsprogs
   mpirun:openmpi-bin
+  mvn:maven
   python3:python3
   rpcbind:rpcbind
   rsvg-convert:librsvg2-bin

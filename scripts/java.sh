@@ -6,6 +6,7 @@
 #   scripts/java.sh test [-Dtest=...]   all tests; what follows goes to Maven
 #   scripts/java.sh spark               Spark of PyPI: in one process, and a master with workers
 #   scripts/java.sh short               some, with what Maven has kept; exit 77: that is missing
+#   scripts/java.sh fetch FILE          downloads what `short` needs, once (FILE says that it is there)
 #
 #   SPARK_VERSION  of PyPI's pyspark, one or more   (3.5.5 4.0.1)
 #   WEIR_PROFILE   what to build: debug or release  (release)
@@ -18,13 +19,30 @@ die() { printf '%s\n' "$*" >&2; exit "${code:-1}"; }
 read -ra sparks <<<"${SPARK_VERSION:-3.5.5 4.0.1}"
 what=${1:-}
 shift || true
-[[ $what == package || $what == test || $what == spark || $what == short ]] ||
-  die "usage: $0 package | spark | short | test [MAVEN ARGUMENT...]"
+[[ $what == package || $what == test || $what == spark || $what == short || $what == fetch ]] ||
+  die "usage: $0 package | spark | short | fetch FILE | test [MAVEN ARGUMENT...]"
 [[ $what != short ]] || code=77
 for tool in mvn javac strip python3; do
   command -v "$tool" >/dev/null ||
     die "needs $tool (Debian: apt-get install maven default-jdk-headless binutils python3)"
 done
+
+if [[ $what == fetch ]]; then
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  provider=$(sed -n '/surefire-plugin/{n;s/.*<version>\(.*\)<.*/\1/p}' bindings/java/pom.xml)
+  # Tests that nobody has: their dependencies and plugins come, but for what runs tests.
+  if mvn -B -q -f bindings/java/pom.xml "-Dnative.dir=$scratch" "-Dbuild.dir=$scratch/maven" -Drevision=0 \
+    test -Dtest=None -Dsurefire.failIfNoSpecifiedTests=false >&2 &&
+    mvn -B -q org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get \
+      "-Dartifact=org.apache.maven.surefire:surefire-junit4:$provider" >&2; then
+    mkdir -p "$(dirname "$1")"
+    touch "$1"
+  else
+    echo "Maven cannot download what the tests of the jar need; they are skipped" >&2
+  fi
+  exit 0
+fi
 
 profile=${WEIR_PROFILE:-release}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")

@@ -20,6 +20,7 @@ use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 use session::{Change, Session};
 use throw::{Fault, guard};
+use weir_client::ClientConfig;
 use weir_connect::Choice;
 use weir_layout::{Region, RegionList};
 use weir_types::{Error, ErrorKind, FileId};
@@ -28,7 +29,7 @@ use weir_wire::meta::XattrMode;
 
 /// Version of the interface between library and jar. Raise it when the meaning of a call changes.
 /// The jar refuses a library with another version.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 type Done<T> = Result<T, Fault>;
 
@@ -81,9 +82,11 @@ natives! {
     }
 
     /// Connects as a user, or as `other` if this machine does not know the user. Uses a credential
-    /// file, or if that is empty the cluster with this name on this machine.
+    /// file, or if that is empty the cluster with this name on this machine. `job`: the job of
+    /// which this process is one; empty: none.
     fn connect(
-        env, cluster: JString<'l>, credential: JString<'l>, user: JString<'l>, other: JString<'l>
+        env, cluster: JString<'l>, credential: JString<'l>, user: JString<'l>, other: JString<'l>,
+        job: JString<'l>
     ) -> jlong {
         let (cluster, credential) = (text(env, &cluster)?, text(env, &credential)?);
         let choice = match (credential.is_empty(), cluster.is_empty()) {
@@ -102,8 +105,11 @@ natives! {
         }
         let (user, other) = (text(env, &user)?, text(env, &other)?);
         let caller = users::caller(&user, &other)?;
-        let config = found.client_config("weir hadoop");
-        let session = Session::open(config, caller).map_err(|e| found.not_connected(e))?;
+        // Schedulers run tasks where their data is.
+        let config = ClientConfig { prefers_near: true, ..found.client_config("weir hadoop") };
+        let job = text(env, &job)?;
+        let member = (!job.is_empty()).then(|| users::member(&job, caller.uid));
+        let session = Session::open(config, caller, member).map_err(|e| found.not_connected(e))?;
         Ok(SESSIONS.add(session)?)
     }
 
@@ -126,6 +132,20 @@ natives! {
         let (cookie, last) = (cookie as u64, last as u64);
         let page = SESSIONS.get(session)?.listed(FileId(dir as u64), (cookie, last))?;
         bytes(env, &records::page(&page, cookie))
+    }
+
+    /// A page of a directory with where its files are, in blocks of so many bytes (`records.rs`).
+    fn listLocated(
+        env, session: jlong, dir: jlong, cookie: jlong, last: jlong, block: jlong
+    ) -> JByteArray<'l> {
+        let (cookie, last) = (cookie as u64, last as u64);
+        let block = unsigned(block)?;
+        if block == 0 {
+            return Err(ErrorKind::InvalidArgument.into());
+        }
+        let found = SESSIONS.get(session)?.located(FileId(dir as u64), (cookie, last))?;
+        let blocks_of = |entry| located::of_entry(&found, entry, block);
+        bytes(env, &records::located(&found.page, cookie, blocks_of))
     }
 
     /// Opens a file for reading.

@@ -6,7 +6,7 @@
 use crate::session::Session;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_client::Location;
+use weir_client::{LocatedPage, Location};
 use weir_types::{ErrorKind, Result};
 use weir_wire::Rights;
 
@@ -62,6 +62,15 @@ pub fn blocks(
     }
     file.close(&session.context)?;
     Ok(blocks.end())
+}
+
+/// All blocks of the file of an entry of a page. `None`: the page does not have all its locations.
+pub fn of_entry(located: &LocatedPage, entry: usize, block_bytes: u64) -> Option<Vec<Block>> {
+    let locations = located.locations(entry)?;
+    let size = located.page.entries[entry].attr.as_ref()?.size;
+    let mut blocks = Blocks::new(0..size, block_bytes);
+    locations.iter().for_each(|location| blocks.add(location));
+    Some(blocks.end())
 }
 
 /// The blocks of a range, and the parts of them on hosts that are known so far.

@@ -5,6 +5,8 @@
 //! entry  name's length u16, name, file
 //! page   more u8, cookie u64, last u64, entries
 //! block  offset u64, length u64, count u8, hosts (length u16, text)
+//! placed entry, blocks u32 (u32::MAX: it is to be asked for), each block
+//! located more u8, cookie u64, last u64, placed entries
 //! ```
 
 use crate::located::Block;
@@ -48,12 +50,32 @@ pub fn file(attr: &Attr) -> Vec<u8> {
 
 /// Encodes a page of a directory.
 pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
+    entries(page, cookie, |_, _| ())
+}
+
+/// Encodes a page of a directory with the blocks of its files.
+pub fn located(
+    page: &DirPage,
+    cookie: u64,
+    blocks_of: impl Fn(usize) -> Option<Vec<Block>>,
+) -> Vec<u8> {
+    entries(page, cookie, |out, entry| match blocks_of(entry) {
+        Some(found) => {
+            out.extend((found.len() as u32).to_be_bytes());
+            found.iter().for_each(|block| put_block(out, block));
+        }
+        None => out.extend(u32::MAX.to_be_bytes()),
+    })
+}
+
+/// Encodes a page, and what else there is of each entry, by its position.
+fn entries(page: &DirPage, cookie: u64, more_of: impl Fn(&mut Vec<u8>, usize)) -> Vec<u8> {
     let mut out = Vec::new();
     let more = !page.end && !page.entries.is_empty();
     out.push(u8::from(more));
     out.extend(page.entries.last().map_or(cookie, |entry| entry.cookie).to_be_bytes());
     out.extend(page.last.to_be_bytes());
-    for entry in &page.entries {
+    for (position, entry) in page.entries.iter().enumerate() {
         // A file that was removed meanwhile has no attributes (`Session::listed`).
         let Some(attr) = &entry.attr else { continue };
         if &*entry.name == b"." || &*entry.name == b".." {
@@ -63,6 +85,7 @@ pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
         out.extend(len.to_be_bytes());
         out.extend_from_slice(&entry.name);
         put_file(&mut out, attr);
+        more_of(&mut out, position);
     }
     out
 }
@@ -70,16 +93,18 @@ pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
 /// Encodes the locations of a file.
 pub fn blocks(blocks: &[Block]) -> Vec<u8> {
     let mut out = Vec::new();
-    for block in blocks {
-        out.extend(block.offset.to_be_bytes());
-        out.extend(block.len.to_be_bytes());
-        let hosts = block.hosts.iter().filter(|host| host.len() <= usize::from(u16::MAX));
-        let hosts: Vec<&String> = hosts.take(usize::from(u8::MAX)).collect();
-        out.push(hosts.len() as u8);
-        for host in hosts {
-            out.extend((host.len() as u16).to_be_bytes());
-            out.extend_from_slice(host.as_bytes());
-        }
-    }
+    blocks.iter().for_each(|block| put_block(&mut out, block));
     out
+}
+
+fn put_block(out: &mut Vec<u8>, block: &Block) {
+    out.extend(block.offset.to_be_bytes());
+    out.extend(block.len.to_be_bytes());
+    let hosts = block.hosts.iter().filter(|host| host.len() <= usize::from(u16::MAX));
+    let hosts: Vec<&String> = hosts.take(usize::from(u8::MAX)).collect();
+    out.push(hosts.len() as u8);
+    for host in hosts {
+        out.extend((host.len() as u16).to_be_bytes());
+        out.extend_from_slice(host.as_bytes());
+    }
 }

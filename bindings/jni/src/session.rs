@@ -1,6 +1,8 @@
 //! A user's session with a cluster, and operations on paths.
 
-use weir_client::{Client, ClientConfig, Context, CreateOptions, File, set_nothing};
+use std::sync::Arc;
+use weir_client::job::{JobReader, Member};
+use weir_client::{Client, ClientConfig, Context, CreateOptions, File, LocatedPage, set_nothing};
 use weir_types::limits::MAX_READDIR_ENTRIES;
 use weir_types::{Attr, Caller, Error, ErrorKind, FileId, FileKind, FsUsage, Result, Timestamp};
 use weir_wire::Rights;
@@ -30,9 +32,11 @@ pub struct Change {
 }
 
 impl Session {
-    /// Opens a session.
-    pub fn open(config: ClientConfig, caller: Caller) -> Result<Self> {
-        Ok(Self { client: Client::connect(config)?, context: Context::of(caller) })
+    /// Opens a session, for a process of a job if there is one.
+    pub fn open(config: ClientConfig, caller: Caller, job: Option<Member>) -> Result<Self> {
+        let reader = job.map(|member| Arc::new(JobReader::new(member)));
+        let context = Context { reader, ..Context::of(caller) };
+        Ok(Self { client: Client::connect(config)?, context })
     }
 
     /// Attributes of a file.
@@ -58,6 +62,20 @@ impl Session {
     /// A part of a directory with the attributes of each entry; only what is gone since has none.
     pub fn listed(&self, dir: FileId, place: (u64, u64)) -> Result<DirPage> {
         let mut page = self.page(dir, place)?;
+        self.complete(&mut page)?;
+        Ok(page)
+    }
+
+    /// The same, with where the files are.
+    pub fn located(&self, dir: FileId, place: (u64, u64)) -> Result<LocatedPage> {
+        let most = MAX_READDIR_ENTRIES as u32;
+        let mut located = self.client.readdir_located(&self.context, dir, place, most)?;
+        self.complete(&mut located.page)?;
+        Ok(located)
+    }
+
+    /// Asks for the attributes that a page lacks.
+    fn complete(&self, page: &mut DirPage) -> Result<()> {
         let is_own = |name: &[u8]| name == b"." || name == b"..";
         for entry in page.entries.iter_mut().filter(|entry| !is_own(&entry.name)) {
             // A page does not tell those of a file that somebody is writing or has just written.
@@ -68,7 +86,7 @@ impl Session {
                 };
             }
         }
-        Ok(page)
+        Ok(())
     }
 
     /// Opens an existing file.

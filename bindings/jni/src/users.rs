@@ -3,8 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr;
+use weir_client::job::{Member, job_named};
 use weir_types::limits::MAX_GROUPS;
-use weir_types::{Caller, Error, ErrorKind, Result};
+use weir_types::{Caller, Error, ErrorKind, Rank, Result};
 
 /// Size of the first buffer for an entry, and of the largest one.
 const ENTRY_BYTES: usize = 64 << 10;
@@ -103,6 +104,14 @@ fn number(found: Result<Option<u32>>, what: &str, name: &str) -> Result<u32> {
         (Ok(None), _) => Err(unknown(what, name)),
         (Err(error), _) => Err(error),
     }
+}
+
+/// This process as one of a job. Nobody numbers the processes of Hadoop's jobs, so the machine and
+/// the process give its number.
+pub fn member(job: &str, uid: u32) -> Member {
+    let process = format!("{} {}", weir_host::host_name(), std::process::id());
+    let rank = Rank(weir_types::checksum::crc32c(process.as_bytes()));
+    Member { job: job_named(job, uid), rank, ranks: 1, shared: false }
 }
 
 fn unknown(what: &str, name: &str) -> Error {

@@ -18,6 +18,7 @@ mod members;
 mod mount_helper;
 mod quotas;
 mod reduce;
+mod spark_env;
 mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
@@ -43,6 +44,7 @@ pub use members::{
 pub use mount_helper::MountHelper;
 pub use quotas::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet, SubjectName};
 pub use reduce::{Reduce, ReduceEncode, ReduceRemove, ReduceShow, ReduceWork};
+pub use spark_env::SparkEnv;
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,
@@ -117,6 +119,8 @@ pub enum Command {
     Run(Run),
     /// Show the progress of the processes of jobs, and which disk delays them
     Explain(Explain),
+    /// Print what a Spark cluster needs to use this cluster
+    SparkEnv(SparkEnv),
     /// Verify all data and metadata against their checksums
     Scrub(Scrub),
     /// Check that names, files and objects belong together

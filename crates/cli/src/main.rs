@@ -32,6 +32,7 @@ mod serve;
 mod settings;
 mod signals;
 mod sim;
+mod spark_env;
 mod testbed;
 mod text;
 mod version;
@@ -115,6 +116,7 @@ fn run(command: &Command) -> Done {
         Command::Advise(asked) => layouts::advise::run(asked),
         Command::Run(run) => jobs::run(run),
         Command::Explain(asked) => explain::run(asked),
+        Command::SparkEnv(asked) => spark_env::run(asked),
         Command::Scrub(scrub) => check::scrub::run(scrub),
         Command::Fsck(fsck) => check::fsck::run(fsck),
         Command::AcceptLoss(accept) => check::accept::run(accept),

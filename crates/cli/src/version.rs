@@ -1,7 +1,7 @@
 //! The text of `weir --version`.
 
 /// Program, protocol and on-disk format versions.
-pub const LINE: &str = concat!(env!("CARGO_PKG_VERSION"), " (protocol 14, format 2)");
+pub const LINE: &str = concat!(env!("CARGO_PKG_VERSION"), " (protocol 15, format 2)");
 
 #[cfg(test)]
 mod tests {

@@ -113,6 +113,7 @@ mod sharing;
 mod sio_over_weir;
 mod slow_disks;
 mod small_memory;
+mod spark_env;
 mod spread;
 mod stopped_mount;
 mod take;

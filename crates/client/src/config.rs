@@ -54,6 +54,9 @@ pub struct ClientConfig {
     /// How reads choose among copies of mirrored files. It applies under a lease, which keeps other
     /// clients from changing the bytes meanwhile. Without a lease the first current copy is read.
     pub read_policy: ReadPolicy,
+    /// Whether reads prefer a copy on this machine, while its disk is not much slower than most
+    /// others. For programs that run where their data is.
+    pub prefers_near: bool,
     /// Whether the first call that uses a server connects to it. Otherwise connections to the servers
     /// of a file are made in the background when the file is opened, as PVFS makes them.
     pub lazy: bool,
@@ -83,6 +86,7 @@ impl ClientConfig {
             verify: true,
             consistency: Consistency::Strict,
             read_policy: ReadPolicy::Proportional,
+            prefers_near: false,
             lazy: false,
             keep_metadata: false,
             metadata_ttl_ms: 1_000,

@@ -29,6 +29,8 @@ counters! {
     read_bytes;
     /// Payload bytes of read replies.
     read_wire_bytes;
+    /// Of these, bytes of data servers on the machine of the client.
+    read_near_bytes;
     /// Bytes that callers wrote.
     write_bytes;
     /// Payload bytes of write requests.

@@ -42,7 +42,7 @@ mod state;
 
 pub use client::Client;
 pub use client::admin::{Administrator, Export};
-pub use client::locations::{LocatedCopy, Location, MAX_LOCATIONS, TargetPlace};
+pub use client::locations::{LocatedCopy, LocatedPage, Location, MAX_LOCATIONS, TargetPlace};
 pub use client::namespace::CreateOptions;
 pub use config::{ClientConfig, Consistency, ReadPolicy, Transport};
 pub use context::{Context, LateGroups};

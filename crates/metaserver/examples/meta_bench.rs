@@ -198,8 +198,14 @@ fn main() -> Result<()> {
     bench.caller.uid = 0;
     let mut cookie = 0;
     bench.time("readdir+", count / 1000, |b, _| {
-        let request =
-            ReaddirRequest { last: 0, dir: parent, cookie, max_entries: 1000, attributes: true };
+        let request = ReaddirRequest {
+            last: 0,
+            dir: parent,
+            cookie,
+            max_entries: 1000,
+            attributes: true,
+            layouts: false,
+        };
         let page = DirPage::from_bytes(&b.ask(&request, false)?)?;
         cookie = page.entries.last().map_or(0, |e| e.cookie);
         Ok(())

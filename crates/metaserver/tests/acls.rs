@@ -254,7 +254,14 @@ fn directories_are_searched_by_lists_and_what_is_removed_takes_its_list_along() 
     f.set(owner(), dir, ACL_ACCESS, &acl("u::rwx,u:5:-wx,g::---,m::-wx,o::---")).unwrap();
     let mut five = f.c.client(user(5, 1, &[]));
     assert!(f.c.lookup(&five, dir, "there").is_ok());
-    let list = ReaddirRequest { last: 0, dir, cookie: 0, max_entries: 9, attributes: false };
+    let list = ReaddirRequest {
+        last: 0,
+        dir,
+        cookie: 0,
+        max_entries: 9,
+        attributes: false,
+        layouts: false,
+    };
     assert_eq!(kind(f.c.ask(&five, &list)), ErrorKind::AccessDenied);
     f.c.make(&mut five, &create_request(dir, "new")).unwrap();
     let six = f.c.client(user(6, 1, &[]));

@@ -284,6 +284,7 @@ impl<E: Engine> Both<E> {
                 cookie: 0,
                 max_entries: 1000,
                 attributes: true,
+                layouts: false,
             };
             let page = self.c.ask(&self.me, &request).unwrap();
             let listed: BTreeMap<String, FileId> = page

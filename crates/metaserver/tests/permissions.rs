@@ -104,7 +104,14 @@ fn directories_need_search_to_look_up_and_write_to_change() {
         let who = other();
         let look = LookupRequest { parent: dir, name: b"there"[..].into() };
         assert_eq!(f.ask(&who, &look).is_ok(), looks, "lookup in {mode:o}");
-        let list = ReaddirRequest { last: 0, dir, cookie: 0, max_entries: 9, attributes: false };
+        let list = ReaddirRequest {
+            last: 0,
+            dir,
+            cookie: 0,
+            max_entries: 9,
+            attributes: false,
+            layouts: false,
+        };
         assert_eq!(f.ask(&who, &list).is_ok(), lists, "list {mode:o}");
         let made = f.as_user(&who, &create_request(dir, "new"));
         assert_eq!(made.is_ok(), makes, "create in {mode:o}");

@@ -18,8 +18,14 @@ fn entries_that_stay_are_listed_once_whatever_else_happens() {
     let mut seen = Vec::new();
     let mut cookie = 0;
     for round in 0.. {
-        let request =
-            ReaddirRequest { last: 0, dir, cookie, max_entries: 500, attributes: round % 2 == 0 };
+        let request = ReaddirRequest {
+            last: 0,
+            dir,
+            cookie,
+            max_entries: 500,
+            attributes: round % 2 == 0,
+            layouts: false,
+        };
         let page = c.ask(me, &request).unwrap();
         for entry in &page.entries {
             assert!(entry.cookie > cookie);
@@ -70,6 +76,7 @@ fn odd_requests_get_an_answer() {
         cookie,
         max_entries,
         attributes: false,
+        layouts: false,
     };
     let all = c.ask(me, &page(0, u32::MAX)).unwrap();
     assert!(all.end && all.entries.len() == 1);
@@ -87,7 +94,8 @@ fn listed(
 ) -> Vec<String> {
     let (mut names, mut cookie, mut last) = (Vec::new(), 0, 0);
     for round in 0..1000 {
-        let request = ReaddirRequest { last, dir, cookie, max_entries: 5, attributes: false };
+        let request =
+            ReaddirRequest { last, dir, cookie, max_entries: 5, attributes: false, layouts: false };
         let page = c.ask(me, &request).unwrap();
         last = page.last;
         cookie = page.entries.last().map_or(cookie, |entry| entry.cookie);
@@ -149,4 +157,46 @@ fn a_listing_has_an_end_however_many_names_come_meanwhile() {
     }
     let all = listed(&mut c, me, dir, |_, _, _| ());
     assert!(all.len() > 50 && !found.iter().any(|name| !all.contains(name)));
+}
+
+/// Those that a page has no room for come with the next one.
+#[test]
+fn layouts_come_with_the_names_for_those_who_may_read_and_only_as_many_as_fit() {
+    const FILES: usize = 900;
+    let mut c = Cluster::new(64);
+    let me = &mut c.client(root());
+    let dir = c.mkdir(me, ROOT, "d");
+    for n in 0..FILES {
+        let file = c.create(me, dir, &format!("f{n}"));
+        c.close(me, file.attr.file);
+    }
+    c.mkdir(me, dir, "below");
+    let (mut layouts, mut pages, mut cookie, mut last) = (0, 0, 0, 0);
+    loop {
+        let (max_entries, attributes) = (1_024, true);
+        let request = ReaddirRequest { last, dir, cookie, max_entries, attributes, layouts: true };
+        let page = c.ask(me, &request).unwrap();
+        pages += 1;
+        let found = page.entries.iter().filter_map(|entry| entry.layout.as_ref());
+        let columns = found.map(|layout| layout.segments[0].columns.len());
+        layouts += columns.inspect(|columns| assert_eq!(*columns, 64)).count();
+        assert!(!page.entries.is_empty() && page.entries.iter().all(|entry| entry.attr.is_some()));
+        (cookie, last) = (page.entries[page.entries.len() - 1].cookie, page.last);
+        if page.end {
+            break;
+        }
+    }
+    // 64 columns of a file take some 500 bytes.
+    assert_eq!(layouts, FILES);
+    assert!((2..=4).contains(&pages), "{pages}");
+
+    let secret =
+        SetAttrRequest { mode: Some(0o600), ..set_nothing(c.lookup(me, dir, "f0").unwrap().file) };
+    c.make(me, &secret).unwrap();
+    let other = c.client(user(7, 7, &[]));
+    let request =
+        ReaddirRequest { last: 0, dir, cookie: 0, max_entries: 2, attributes: true, layouts: true };
+    let page = c.ask(&other, &request).unwrap();
+    assert!(page.entries[0].attr.is_some() && page.entries[0].layout.is_none());
+    assert!(page.entries[1].layout.is_some());
 }

@@ -274,8 +274,14 @@ fn what_is_outside_does_not_exist_whichever_way_its_number_was_learned() {
     let layout = GetLayoutRequest { file: out_file, offset: 0, rights: Rights::NONE };
     assert_eq!(kind(c.ask(guest, &layout)), ErrorKind::Stale);
     for cookie in [0, 3, u64::MAX] {
-        let list =
-            ReaddirRequest { last: 0, dir: outside, cookie, max_entries: 9, attributes: true };
+        let list = ReaddirRequest {
+            last: 0,
+            dir: outside,
+            cookie,
+            max_entries: 9,
+            attributes: true,
+            layouts: false,
+        };
         assert_eq!(kind(c.ask(guest, &list)), ErrorKind::Stale);
     }
     // What it says to have open does not count either.

@@ -95,8 +95,14 @@ impl World {
         let attr = self.c.getattr(&self.admin, FileId::ROOT).unwrap();
         seen.attrs.insert(FileId::ROOT, attr);
         while let Some(dir) = todo.pop() {
-            let request =
-                ReaddirRequest { last: 0, dir, cookie: 0, max_entries: 500, attributes: true };
+            let request = ReaddirRequest {
+                last: 0,
+                dir,
+                cookie: 0,
+                max_entries: 500,
+                attributes: true,
+                layouts: false,
+            };
             let page = self.c.ask(&self.admin, &request).unwrap();
             assert!(page.end);
             let names = seen.names.entry(dir).or_default();
@@ -190,7 +196,14 @@ impl World {
             2 => ask!(&LookupRequest { parent: a, name: b".."[..].into() }, one),
             3 => ask!(&LookupRequest { parent: a, name: b"."[..].into() }, one),
             4 => ask!(
-                &ReaddirRequest { last: 0, dir: a, cookie, max_entries: 9, attributes: true },
+                &ReaddirRequest {
+                    last: 0,
+                    dir: a,
+                    cookie,
+                    max_entries: 9,
+                    attributes: true,
+                    layouts: false
+                },
                 |page: DirPage| page.entries.into_iter().map(|e| e.file).collect::<Vec<_>>()
             ),
             5 => ask!(&OpenRequest { file: a, rights }, open),

@@ -209,7 +209,7 @@ families! {
         MOUNT_GROUP_READS: Counter "weir_mount_group_reads_total" [] =
             "Times that the groups of a caller were read from /proc, for a message that may depend on them";
         CLIENT_BYTES: Counter "weir_client_bytes_total" ["kind"] =
-            "Bytes: read and written by programs past the kernel's cache, read_wire and write_wire (payloads), copied by servers, copied_by_hand";
+            "Bytes: read and written by programs past the kernel's cache, read_wire and write_wire (payloads), read_near (of those, from this machine), copied by servers, copied_by_hand";
         CLIENT_REQUESTS: Counter "weir_client_requests_total" ["server"] =
             "Requests sent to servers: data, meta";
         CLIENT_REPLIES: Counter "weir_client_replies_total" ["server"] = "Replies of servers";

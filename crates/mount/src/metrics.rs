@@ -10,6 +10,7 @@ pub fn tell_client(page: &mut Page, watch: &Watch) {
     let bytes = [
         ("read", "read_bytes"),
         ("read_wire", "read_wire_bytes"),
+        ("read_near", "read_near_bytes"),
         ("write", "write_bytes"),
         ("write_wire", "write_wire_bytes"),
         ("copied", "copied_bytes"),

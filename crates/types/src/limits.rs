@@ -86,11 +86,16 @@ pub const MAX_LACKING_OBJECTS: usize = 64;
 
 /// Directory entries in one readdir reply.
 pub const MAX_READDIR_ENTRIES: usize = 1024;
+/// Bytes of layouts in one readdir reply.
+pub const MAX_READDIR_LAYOUT_BYTES: usize = 256 << 10;
+/// More than a directory entry has without a layout, bytes.
+pub const MAX_ENTRY_BYTES: usize = 512;
 
 const _: () = {
     assert!(MAX_PAYLOAD_BYTES.is_multiple_of(BLOCK_BYTES));
     assert!((MIN_STRIPE_UNIT_BYTES as usize).is_multiple_of(BLOCK_BYTES));
     assert!(MAX_XATTR_BYTES + 4096 < MAX_BODY_BYTES);
     assert!(MAX_REGIONS <= MAX_PIECES);
+    assert!(MAX_READDIR_ENTRIES * MAX_ENTRY_BYTES + MAX_READDIR_LAYOUT_BYTES < MAX_BODY_BYTES);
     assert!(MAX_CHECKSUMS * 4 <= MAX_BODY_BYTES);
 };

@@ -20,6 +20,8 @@ pub struct ReadFlags {
     /// Read also bytes that this copy lacks. Another server asks for this and decides by checksums
     /// which bytes are current.
     pub as_is: bool,
+    /// The reader is on the machine of the server.
+    pub near: bool,
 }
 /// Flags of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +53,7 @@ macro_rules! flags_codec {
         }
     };
 }
-flags_codec!(ReadFlags { locked = 1, unchecked = 2, as_is = 4 });
+flags_codec!(ReadFlags { locked = 1, unchecked = 2, as_is = 4, near = 8 });
 flags_codec!(WriteFlags { sync = 1, later = 2 });
 
 /// Kind of damage that verification has found.
@@ -294,6 +296,8 @@ records! {
         first_bytes: u64,
         /// Bytes of other copies that it has requested here.
         other_bytes: u64,
+        /// Bytes of all these that it has requested from the machine of the target.
+        near_bytes: u64,
     }
     /// A page of the processes of jobs that read from a target.
     ReadersPage {

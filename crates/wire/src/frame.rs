@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// First bytes of every frame: "WEIR".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 /// The protocol that this build speaks.
-pub const VERSION: u16 = 14;
+pub const VERSION: u16 = 15;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 80;
 /// A disk spends as much time on each request as on this many bytes. [`Header::progress`] of

@@ -131,6 +131,8 @@ records! {
         cookie: u64,
         /// Attributes of the file, if asked for.
         attr: Option<Attr>,
+        /// All segments of a regular file, if asked for, the caller may read it, and they fit.
+        layout: Option<FileLayout>,
     }
     /// A page of a directory.
     DirPage {
@@ -381,6 +383,9 @@ requests! {
         max_entries: u32,
         /// Whether to return attributes.
         attributes: bool,
+        /// Whether to return layouts of the files whose attributes are returned. A page that has as
+        /// many bytes of them as fit ends early.
+        layouts: bool,
     }
     /// Asks for the value of an extended attribute.
     GetXattrRequest(GetXattr) -> Bytes {

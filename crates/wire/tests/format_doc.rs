@@ -182,7 +182,7 @@ fn every_limit_is_listed_with_its_value() {
         MAX_IN_FLIGHT_PER_CONNECTION MAX_GROUPS MAX_WRITTEN_SEGMENTS MAX_WRITTEN_RANGES MAX_ACCESSED MAX_OBJECT_PAGE
         MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_COPY_BYTES MAX_COPY_PIECES MAX_REPAIR_BYTES MAX_PAST
         MAX_LOADS MAX_FIND_COPIES MAX_LACKING_RANGES MAX_LACKING_OBJECTS
-        MAX_READDIR_ENTRIES
+        MAX_READDIR_ENTRIES MAX_READDIR_LAYOUT_BYTES MAX_ENTRY_BYTES
     );
     let declared = include_str!("../../types/src/limits.rs").matches("\npub const ").count();
     assert_eq!((declared, rows.len()), (checked.len(), checked.len()));

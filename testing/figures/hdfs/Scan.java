@@ -29,8 +29,10 @@ import org.apache.hadoop.hdfs.protocol.HdfsConstants.DatanodeReportType;
  *
  * <pre>
  * Scan CONF put FROM NODES TO REPLICATION BLOCK_BYTES [TO REPLICATION BLOCK_BYTES]...
- * Scan CONF grep TEXT ADDRESS RANK RANKS TASKS     and then, on standard input: FILE CLAIMS
+ * Scan CONF grep TEXT HOST RANK RANKS TASKS [URI]     and then, on standard input: FILE CLAIMS
  * </pre>
+ *
+ * HOST is how the file system calls the node. URI is another file system than that of the configuration.
  */
 public final class Scan {
   private static final int PIECE_BYTES = 1 << 20;
@@ -41,7 +43,8 @@ public final class Scan {
     Configuration conf = new Configuration();
     conf.addResource(new Path(words[0] + "/core-site.xml"));
     conf.addResource(new Path(words[0] + "/hdfs-site.xml"));
-    try (FileSystem files = FileSystem.newInstance(URI.create(conf.get("fs.defaultFS")), conf)) {
+    String uri = words.length > 7 && words[1].equals("grep") ? words[7] : conf.get("fs.defaultFS");
+    try (FileSystem files = FileSystem.newInstance(URI.create(uri), conf)) {
       if (words[1].equals("put")) {
         put((DistributedFileSystem) files, words);
       } else {
@@ -79,7 +82,7 @@ public final class Scan {
 
   private final FileSystem files;
   private final byte[] text;
-  private final String address;
+  private final String host;
   private final int rank;
   private final int ranks;
   private final int tasks;
@@ -94,7 +97,7 @@ public final class Scan {
   private Scan(FileSystem files, String[] words) {
     this.files = files;
     text = words[2].getBytes(StandardCharsets.ISO_8859_1);
-    address = words[3] + ":";
+    host = words[3];
     rank = Integer.parseInt(words[4]);
     ranks = Integer.parseInt(words[5]);
     tasks = Integer.parseInt(words[6]);
@@ -146,7 +149,8 @@ public final class Scan {
 
   private boolean isLocal(BlockLocation block) throws IOException {
     for (String name : block.getNames()) {
-      if (name.startsWith(address)) {
+      // HDFS says a port besides.
+      if (name.equals(host) || name.startsWith(host + ":")) {
         return true;
       }
     }

@@ -1,7 +1,7 @@
 //! The command line. Each experiment uses the options and values below it:
 //!
 //! ```text
-//! readers  writers  machines  loaded  mining  nfs  servers  sets    options of experiments
+//! readers  writers  machines  loaded  mining  nfs  servers  sets  spark    options of experiments
 //! lab                                                               options of all of them
 //! line  ratio  series  size                                         values of options
 //! ```
@@ -18,6 +18,7 @@ mod series;
 mod servers;
 mod sets;
 mod size;
+mod spark;
 mod writers;
 
 pub use lab::Common;
@@ -30,6 +31,7 @@ pub use ratio::Ratio;
 pub use readers::{AdjacentFaults, EvenReads, Partitions, ZonedReads};
 pub use servers::{Links, Match, Servers};
 pub use sets::{Deletion, EncodeDelay, Reduce, Redundancy};
+pub use spark::Spark;
 pub use writers::{DistributedQueue, GraduatedWrite, PartWrites, SecondCopies, WriteSize};
 
 use clap::{Args, Parser, Subcommand};
@@ -93,6 +95,8 @@ pub enum Experiment {
     Mining(Mining),
     /// A search on HDFS, and on Weir whose layout is hidden or exposed (needs java and mvn)
     Hdfs(Hdfs),
+    /// Spark on the nodes of its data (needs the jar and pyspark)
+    Spark(Spark),
     /// Nodes write files in three copies, which become sets: bytes on disk over time
     Reduce(Reduce),
     /// Files are made and removed, and sets cleaned: bytes read and written, against bytes held
@@ -210,6 +214,7 @@ pub fn all() -> Vec<Experiment> {
         "links",
         "match",
         "hdfs",
+        "spark",
         "zoned-reads",
         "second-copies",
         "part-writes",
@@ -227,6 +232,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 30);
+        assert_eq!(all().len(), 31);
     }
 }

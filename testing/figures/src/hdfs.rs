@@ -10,12 +10,13 @@
 mod chunks;
 mod hadoop;
 mod nodes;
-mod process;
+pub mod process;
 mod readers;
 mod scan;
 mod text;
 
-pub use nodes::cpu_seconds;
+pub use nodes::{command, cpu_seconds, name, name_servers};
+pub use text::{NEEDLE, write as write_text};
 
 use crate::args::Hdfs;
 use crate::bed::Bed;
@@ -24,7 +25,8 @@ use crate::plot::{self, Labels, Series};
 use crate::report::Report;
 use crate::statistics::Spread;
 use crate::stop;
-use hadoop::Hadoop;
+use chunks::Placed;
+use hadoop::{Files, Hadoop};
 use readers::Readers;
 use scan::{Machines, Reader, Scanned};
 use std::collections::BTreeMap;
@@ -40,14 +42,16 @@ const NO_AHEAD: &str = "no read-ahead";
 const HIDDEN: &str = "hidden";
 const LOCATIONS: &str = "locations";
 const TAKE: &str = "take";
+const JAR: &str = "jar";
 const HDFS: &str = "HDFS";
-/// From the plainest to those that know where the file is.
-const LINES: [(&str, Reader); 5] = [
-    (NO_AHEAD, Reader::Mount { options: "ro,nocache,direct_io", call_bytes: CALL_BYTES }),
+/// The one that takes longest comes last.
+const LINES: [(&str, Reader); 6] = [
     (HIDDEN, Reader::Mount { options: "ro", call_bytes: CALL_BYTES }),
     (LOCATIONS, Reader::Cluster { way: "locations" }),
     (TAKE, Reader::Cluster { way: "take" }),
+    (JAR, Reader::Jar),
     (HDFS, Reader::Hdfs),
+    (NO_AHEAD, Reader::Mount { options: "ro,nocache,direct_io", call_bytes: CALL_BYTES }),
 ];
 /// The disk that may be slow, and what it gives then.
 const SLOW_DISK: usize = 4;
@@ -81,12 +85,12 @@ pub fn run(plan: &Hdfs) -> Result<()> {
     };
     let mut report = Report::new(&plan.common.out, "hdfs")?;
     let lab = machines(plan)?;
-    let sizes = chunks::sizes(plan);
-    let hadoop = Hadoop::start(jars, &lab)?;
-    let found = write(plan, &lab, &hadoop, &sizes)?;
-    let readers = Readers::start(&hadoop, plan.nodes, text::NEEDLE, TASKS)?;
-    let mut all = Machines { lab: &lab, hadoop: &hadoop, readers };
-    all.warm_up(FILE)?;
+    let hadoop = Hadoop::start(jars, &lab, plan.chunk_bytes())?;
+    let found = write(plan, &lab, &hadoop)?;
+    let start = |of| Readers::start(&hadoop, plan.nodes, (text::NEEDLE, TASKS), of);
+    let jar = if hadoop.has_jar() { Some(start(Files::Jar)?) } else { None };
+    let mut all = Machines { lab: &lab, hadoop: &hadoop, readers: start(Files::Hdfs)?, jar };
+    all.warm_up(FILE, plan.bytes())?;
     let (mut cells, mut table) = (Cells::new(), report.table("scans.csv", HEAD)?);
     for trial in 1..=plan.trials() {
         for link_rate in plan.links.iter().copied() {
@@ -94,7 +98,9 @@ pub fn run(plan: &Hdfs) -> Result<()> {
             for is_slow in [false, true] {
                 slow_down(&lab, is_slow)?;
                 for (line, reader) in LINES {
-                    if is_slow && matches!(reader, Reader::Mount { .. }) {
+                    let is_left_out = matches!(reader, Reader::Mount { .. }) && is_slow
+                        || reader == Reader::Jar && all.jar.is_none();
+                    if is_left_out {
                         continue;
                     }
                     stop::check()?;
@@ -112,7 +118,7 @@ pub fn run(plan: &Hdfs) -> Result<()> {
     judge(&mut report, plan, &cells);
     draw(&report, plan, &cells)?;
     links(&lab, plan.fast_link())?;
-    chunks::run(plan, &mut report, &mut all, (&sizes, found.1))?;
+    chunks::run(plan, &mut report, &mut all, found.1)?;
     drop(all);
     drop(hadoop);
     drop(lab);
@@ -127,7 +133,7 @@ const HEAD: &str = "trial,link_bytes_per_s,slow_disk,line,seconds,mb_per_s,bytes
 fn machines(plan: &Hdfs) -> Result<Lab> {
     let mut bed = Bed::new(&plan.profile, plan.nodes);
     (bed.clients, bed.link_rate) = (1, Some(WRITING_RATE));
-    let all = plan.bytes() + chunks::sizes(plan).len() as u64 * chunks::bytes(plan);
+    let all = plan.bytes() + 2 * plan.sweep.len() as u64 * chunks::bytes(plan);
     let of_a_disk = 2 * COPIES * all / u64::from(plan.nodes) * ROOM;
     let mut lab = Lab::on(&plan.common, &bed, of_a_disk)?;
     let machines = lab.cluster.bed.as_mut().ok_or_else(|| Error::other("no testbed"))?;
@@ -140,7 +146,7 @@ fn machines(plan: &Hdfs) -> Result<Lab> {
 
 /// Writes the files, from the node without a disk: no node has more of the first copies. Returns how
 /// many lines of each kind of file have the text.
-fn write(plan: &Hdfs, lab: &Lab, hadoop: &Hadoop, sizes: &[(String, u64)]) -> Result<(u64, u64)> {
+fn write(plan: &Hdfs, lab: &Lab, hadoop: &Hadoop) -> Result<(u64, u64)> {
     let (large, small) = (lab.place("large"), lab.place("small"));
     let found = (text::write(&large, plan.bytes())?, text::write(&small, chunks::bytes(plan))?);
     let word = |path: &std::path::Path| {
@@ -149,14 +155,23 @@ fn write(plan: &Hdfs, lab: &Lab, hadoop: &Hadoop, sizes: &[(String, u64)]) -> Re
     let (large, small) = (word(&large)?, word(&small)?);
     let files = [(FILE.to_owned(), plan.chunk_bytes())];
     let mount = lab.cluster.mount(plan.nodes as usize, lab.place("w"), "rw")?;
-    for (input, files) in [(&large, &files[..]), (&small, sizes)] {
+    let chunked = chunks::sizes(plan, Placed::AtRandom);
+    let striped = chunks::sizes(plan, Placed::RoundRobin);
+    for (input, files, layout) in [
+        (&large, &files[..], ["--layout", "chunked", "--chunk"]),
+        (&small, &chunked[..], ["--layout", "chunked", "--chunk"]),
+        (&small, &striped[..], ["--layout", "striped", "--unit"]),
+    ] {
         for (name, chunk_bytes) in files {
             let (chunk, copies) = (chunk_bytes.to_string(), COPIES.to_string());
-            let layout = ["--layout", "chunked", "--chunk", &chunk, "--copies", &copies];
+            let layout = [&layout[..], &[&chunk, "--copies", &copies]].concat();
             lab.cluster.make_file(name, &layout)?;
             lab.copy(input, &mount.path().join(name), 1 << 20)?;
         }
-        hadoop.put(input, files)?;
+        // HDFS knows but one way to place them.
+        if layout[1] == "chunked" && !files.is_empty() {
+            hadoop.put(input, files)?;
+        }
     }
     drop(mount);
     Ok(found)
@@ -221,10 +236,10 @@ fn mean(cells: &Cells, key: Key) -> Option<f64> {
     Some(Spread::of(&rates).mean)
 }
 
-/// The faster of the two ways to go by locations.
+/// The fastest of the ways to go by locations.
 fn best(cells: &Cells, key: Key) -> Option<f64> {
     let of = |line| mean(cells, Key { line, ..key });
-    Some(of(LOCATIONS)?.max(of(TAKE)?))
+    Some(of(LOCATIONS)?.max(of(TAKE)?).max(of(JAR).unwrap_or_default()))
 }
 
 fn judge(report: &mut Report, plan: &Hdfs, cells: &Cells) {

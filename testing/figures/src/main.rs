@@ -28,6 +28,7 @@
 //! nfs        readers of records, of an NFS server and of Weir
 //! mining         the first pass of weir-mining, of Weir and of an NFS server
 //! hdfs           a search on HDFS, and on Weir with its layout hidden and exposed
+//! spark          Spark on the nodes of its data: what is read from the own node
 //! reduce         disks that encode their copies: what is stored, over time
 //! deletion       files are made and removed: what cleaning their sets takes
 //! encode_delay   files that get parities after a while: what readers gain
@@ -90,6 +91,7 @@ mod second_copies;
 mod servers;
 mod serving_clients;
 mod slow_disk;
+mod spark;
 mod statistics;
 mod stop;
 mod worker;
@@ -150,7 +152,8 @@ fn needs_machines(experiment: &Experiment) -> bool {
         | Experiment::Links(_)
         | Experiment::Nfs(_)
         | Experiment::Mining(_)
-        | Experiment::Hdfs(_) => true,
+        | Experiment::Hdfs(_)
+        | Experiment::Spark(_) => true,
         Experiment::EvenReads(plan) => plan.profile.is_some(),
         _ => false,
     }
@@ -211,6 +214,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::Nfs(plan) => nfs::run(plan),
         Experiment::Mining(plan) => mining::run(plan),
         Experiment::Hdfs(plan) => hdfs::run(plan),
+        Experiment::Spark(plan) => spark::run(plan),
         Experiment::Reduce(plan) => reduce::run(plan),
         Experiment::Deletion(plan) => deletion::run(plan),
         Experiment::EncodeDelay(plan) => encode_delay::run(plan),

@@ -387,7 +387,7 @@ sample_struct! {
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
     MetaPrefix { caller, mutation }
-    ReadFlags { locked, unchecked, as_is }
+    ReadFlags { locked, unchecked, as_is, near }
     WriteFlags { sync, later }
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
@@ -427,14 +427,14 @@ sample_struct! {
     PingRequest {}
     LoadRequest { target, first }
     ListReadersRequest { target, after, max_readers }
-    ReaderEntry { job, rank, progress, work_mib, age_ms, first_bytes, other_bytes }
+    ReaderEntry { job, rank, progress, work_mib, age_ms, first_bytes, other_bytes, near_bytes }
     ReadersPage { readers, end }
     StatusRequest {}
     PendingTruncate { generation, size }
     TargetLoad { target, us_per_mib, in_flight }
     FileAccess { file, at, always }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads }
-    DirEntry { name, file, kind, cookie, attr }
+    DirEntry { name, file, kind, cookie, attr, layout }
     DirPage { entries, end, last }
     LayoutPage { layout, more_segments, generation, capability }
     Removed { attr }
@@ -451,7 +451,7 @@ sample_struct! {
     LinkRequest { file, parent, name }
     SymlinkRequest { parent, name, target }
     ReadlinkRequest { file }
-    ReaddirRequest { dir, cookie, last, max_entries, attributes }
+    ReaddirRequest { dir, cookie, last, max_entries, attributes, layouts }
     GetXattrRequest { file, name }
     SetXattrRequest { file, name, value, mode }
     ListXattrRequest { file }

@@ -52,7 +52,8 @@ pub struct Run {
 #[derive(Args)]
 #[command(
     after_help = "For each process: the share of its work that is done, its present speed, the \
-        share of bytes from other copies than the first, and its expected end. Without a name, all \
+        share of bytes from other copies than the first and from disks of its own machine, and its \
+        expected end. Without a name, all \
         jobs that are reading.\n\n  weir explain\n  weir explain sort --json"
 )]
 pub struct Explain {

@@ -99,6 +99,7 @@ struct Process {
     read_per_s: u64,
     first_bytes: u64,
     other_bytes: u64,
+    near_bytes: u64,
     targets: BTreeSet<TargetId>,
     /// Seconds until the process is done at its present pace.
     left_s: Option<f64>,
@@ -119,9 +120,12 @@ impl Process {
         let sum = |all: &[(TargetId, ReaderEntry)], of: fn(&ReaderEntry) -> u64| {
             all.iter().map(|(_, entry)| of(entry)).sum::<u64>()
         };
-        let [first_bytes, other_bytes] =
-            [|e: &ReaderEntry| e.first_bytes, |e: &ReaderEntry| e.other_bytes]
-                .map(|of| sum(seen, of));
+        let [first_bytes, other_bytes, near_bytes] = [
+            |e: &ReaderEntry| e.first_bytes,
+            |e: &ReaderEntry| e.other_bytes,
+            |e: &ReaderEntry| e.near_bytes,
+        ]
+        .map(|of| sum(seen, of));
         let had = before.map_or(0, |all| sum(all, |e| e.first_bytes + e.other_bytes));
         let read = (first_bytes + other_bytes).saturating_sub(had);
         let (now, was) = (done(seen), before.map_or(0.0, |all| done(all)));
@@ -134,6 +138,7 @@ impl Process {
             read_per_s: (read as f64 / seconds) as u64,
             first_bytes,
             other_bytes,
+            near_bytes,
             targets: seen.iter().map(|(target, _)| *target).collect(),
             left_s: (pace > 0.0).then(|| (1.0 - now) / pace),
         }
@@ -142,6 +147,16 @@ impl Process {
     /// The share of bytes that were read from copies other than the first.
     fn diverted(&self) -> f64 {
         self.other_bytes as f64 / ((self.first_bytes + self.other_bytes) as f64).max(1.0)
+    }
+
+    /// The share of bytes that were read from disks of the machine of the process.
+    fn local(&self) -> f64 {
+        self.near_bytes as f64 / ((self.first_bytes + self.other_bytes) as f64).max(1.0)
+    }
+
+    /// A text, or a dash if nobody knows how much the process has to do.
+    fn known(&self, text: String) -> String {
+        if self.work_mib > 0 { text } else { "-".to_owned() }
     }
 
     fn to_json(&self) -> Value {
@@ -153,6 +168,7 @@ impl Process {
             "read_bytes_per_s": self.read_per_s,
             "first_copy_bytes": self.first_bytes,
             "other_copy_bytes": self.other_bytes,
+            "local_bytes": self.near_bytes,
             "targets": self.targets.iter().map(|target| target.0).collect::<Vec<_>>(),
             "expected_end_s": self.left_s,
         })
@@ -190,13 +206,17 @@ impl<'a> Job<'a> {
     }
 
     fn last(&self) -> Option<&Process> {
-        self.processes.iter().min_by(|a, b| a.done.total_cmp(&b.done))
+        // Of the others nobody knows how much they have to do.
+        let known = self.processes.iter().filter(|process| process.work_mib > 0);
+        known.min_by(|a, b| a.done.total_cmp(&b.done))
     }
 
     /// Seconds until the last process ends at the present pace.
     fn left_s(&self) -> Option<f64> {
-        let left = self.processes.iter().filter(|process| process.done < 1.0);
-        left.map(|process| process.left_s).try_fold(0.0, |most: f64, left| Some(most.max(left?)))
+        let known = || self.processes.iter().filter(|process| process.work_mib > 0);
+        let mut left = known().filter(|process| process.done < 1.0).map(|process| process.left_s);
+        let most = left.try_fold(0.0, |most: f64, left| Some(most.max(left?)));
+        most.filter(|_| known().next().is_some())
     }
 
     fn diverted(&self) -> f64 {
@@ -204,11 +224,18 @@ impl<'a> Job<'a> {
         sum(|p| p.other_bytes) / sum(|p| p.first_bytes + p.other_bytes).max(1.0)
     }
 
+    /// The share of bytes that processes have read from disks of their own machines.
+    fn local(&self) -> f64 {
+        let sum = |of: fn(&Process) -> u64| self.processes.iter().map(of).sum::<u64>() as f64;
+        sum(|p| p.near_bytes) / sum(|p| p.first_bytes + p.other_bytes).max(1.0)
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "job": label(self.job),
             "processes": self.processes.iter().map(Process::to_json).collect::<Vec<_>>(),
             "from_other_copies": self.diverted(),
+            "local": self.local(),
             "held_up": held_up(&self.views),
             "expected_end_s": self.left_s(),
         })
@@ -236,6 +263,7 @@ impl<'a> Job<'a> {
             ">OF",
             ">READ/S",
             ">OTHER COPIES",
+            ">LOCAL",
             ">END IN",
             "TARGETS",
         ]);
@@ -243,10 +271,11 @@ impl<'a> Job<'a> {
             let targets: Vec<String> = process.targets.iter().map(TargetId::to_string).collect();
             table.row(vec![
                 process.rank.0.to_string(),
-                percent(process.done),
-                human_size(u64::from(process.work_mib) << 20),
+                process.known(percent(process.done)),
+                process.known(human_size(u64::from(process.work_mib) << 20)),
                 human_size(process.read_per_s),
                 percent(process.diverted()),
+                percent(process.local()),
                 seconds(process.left_s),
                 targets.join(","),
             ]);
@@ -258,16 +287,18 @@ impl<'a> Job<'a> {
     /// The label of the whole job.
     pub fn title(&self) -> String {
         let last = self.last().map_or(String::new(), |last| {
-            format!("rank {} is furthest behind with {}", last.rank.0, percent(last.done))
+            format!("rank {} is furthest behind with {}; ", last.rank.0, percent(last.done))
         });
         let ends = self.left_s().map_or(String::new(), |_| {
-            format!("; at this pace it ends in {}", seconds(self.left_s()))
+            format!("at this pace it ends in {}; ", seconds(self.left_s()))
         });
         format!(
-            "job {}: {} processes, {last}{ends}; {} were read from other copies than the first",
+            "job {}: {} processes; {last}{ends}{} were read from other copies than the first, {} \
+             from disks of the own machine",
             label(self.job),
             self.processes.len(),
             percent(self.diverted()),
+            percent(self.local()),
         )
     }
 }
@@ -288,7 +319,17 @@ mod tests {
         let progress = (share * f64::from(u32::MAX)) as u32;
         let (first_bytes, other_bytes) = bytes;
         let (job, rank) = (JobId(7), Rank(rank));
-        ReaderEntry { job, rank, progress, work_mib: 80, age_ms, first_bytes, other_bytes }
+        let near_bytes = first_bytes / 4;
+        ReaderEntry {
+            job,
+            rank,
+            progress,
+            work_mib: 80,
+            age_ms,
+            first_bytes,
+            other_bytes,
+            near_bytes,
+        }
     }
 
     fn ranks(entries: &[(u32, ReaderEntry)]) -> Ranks {
@@ -316,8 +357,9 @@ mod tests {
         assert!((last.left_s.unwrap() - 14.0).abs() < 0.1);
         assert!((job.left_s().unwrap() - 14.0).abs() < 0.1);
         let page = job.page();
-        assert!(page.contains("2 processes, rank 0 is furthest behind with 30.0%"), "{page}");
+        assert!(page.contains("2 processes; rank 0 is furthest behind with 30.0%"), "{page}");
         assert!(page.contains("5.6% were read from other copies"), "{page}");
+        assert!(page.contains("23.6% from disks of the own machine"), "{page}");
         assert!(page.contains("1,2"), "{page}");
     }
 
@@ -330,5 +372,14 @@ mod tests {
         let job = Job::of(JobId(7), &ended, Some(&ended), &[], 1.0);
         assert!(!job.reads());
         assert_eq!(job.left_s(), Some(0.0));
+    }
+
+    #[test]
+    fn of_a_process_that_has_no_known_work_only_what_it_has_read_is_told() {
+        let read = ranks(&[(1, ReaderEntry { work_mib: 0, ..entry(0, 0.0, (8 << 20, 0), 5) })]);
+        let job = Job::of(JobId(7), &read, Some(&read), &[], 1.0);
+        let page = job.page();
+        assert!(page.contains("25.0% from disks") && !page.contains("behind"), "{page}");
+        assert_eq!((job.left_s(), job.last().is_none()), (None, true));
     }
 }

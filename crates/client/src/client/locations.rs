@@ -5,11 +5,12 @@ use super::Client;
 use crate::context::Context;
 use crate::core::located::{Piece, pieces};
 use crate::file::File;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use weir_types::{CopyIndex, FileLayout, Result, ServerId, TargetId};
+use weir_types::{CopyIndex, FileId, FileLayout, Result, ServerId, TargetId};
 use weir_wire::capability::Rights;
 use weir_wire::map::TargetState;
+use weir_wire::meta::{DirPage, ReaddirRequest};
 
 /// The most locations that one call returns; the next call goes on behind the last one.
 pub const MAX_LOCATIONS: usize = 65_536;
@@ -63,6 +64,13 @@ pub struct TargetPlace {
     pub in_flight: u32,
 }
 
+/// A page of a directory, with where its files are.
+pub struct LocatedPage {
+    /// Names and attributes.
+    pub page: DirPage,
+    places: Places,
+}
+
 impl Client {
     /// Where `len` bytes of an open file from `offset` on are, in order, and what each disk gives
     /// now. Bytes beyond the end of the file, or for which the file has no place yet, are in no
@@ -88,7 +96,11 @@ impl Client {
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let places = self.places(&layout, &found)?;
+        let columns = found
+            .iter()
+            .map(|piece| &layout.segments[piece.segment].columns[usize::from(piece.column.0)]);
+        let targets = columns.flat_map(|column| column.copies().map(|(_, target)| target));
+        let places = self.places(targets)?;
         Ok(found.iter().map(|piece| location(piece, &layout, &places)).collect())
     }
 
@@ -108,15 +120,34 @@ impl Client {
         found
     }
 
-    /// What is known of the targets of these pieces.
-    fn places(&self, layout: &FileLayout, found: &[Piece]) -> Result<Places> {
-        let mut places = Places::new();
-        for piece in found {
-            let column = &layout.segments[piece.segment].columns[usize::from(piece.column.0)];
-            for (_, target) in column.copies() {
-                places.entry(target).or_insert_with(|| Arc::new(unknown(target)));
-            }
-        }
+    /// A page of a directory, as of [`Client::readdir`], with attributes and with where the bytes of
+    /// its files are. One request has the names, attributes and layouts of all, and what the disks
+    /// give is asked for once.
+    ///
+    /// # Errors
+    /// As [`Client::readdir`] has them.
+    pub fn readdir_located(
+        &self,
+        ctx: &Context,
+        dir: FileId,
+        (cookie, last): (u64, u64),
+        max_entries: u32,
+    ) -> Result<LocatedPage> {
+        let (attributes, layouts) = (true, true);
+        let request = ReaddirRequest { dir, cookie, last, max_entries, attributes, layouts };
+        let page = self.inner.readdir(ctx, &request)?;
+        let columns = page.entries.iter().filter_map(|entry| entry.layout.as_ref());
+        let columns = columns.flat_map(|layout| &layout.segments).flat_map(|one| &one.columns);
+        let targets: BTreeSet<TargetId> =
+            columns.flat_map(|column| column.copies().map(|(_, target)| target)).collect();
+        let places = if targets.is_empty() { Places::new() } else { self.places(targets)? };
+        Ok(LocatedPage { page, places })
+    }
+
+    /// What is known of targets.
+    fn places(&self, targets: impl IntoIterator<Item = TargetId>) -> Result<Places> {
+        let place = |target| (target, Arc::new(unknown(target)));
+        let mut places: Places = targets.into_iter().map(place).collect();
         let map = self.cluster_map()?;
         for view in self.targets()? {
             let Some(place) = places.get_mut(&view.target) else { continue };
@@ -136,6 +167,19 @@ impl Client {
             });
         }
         Ok(places)
+    }
+}
+
+impl LocatedPage {
+    /// All locations of the file of an entry, by its position in the page. `None`: the page does not
+    /// have all of them, and [`Client::locations_of`] finds them.
+    pub fn locations(&self, entry: usize) -> Option<Vec<Location>> {
+        let entry = self.page.entries.get(entry)?;
+        let (attr, layout) = (entry.attr.as_ref()?, entry.layout.as_ref()?);
+        let found = pieces(layout, 0, attr.size, MAX_LOCATIONS);
+        // There may be more of them.
+        let is_all = found.len() < MAX_LOCATIONS;
+        is_all.then(|| found.iter().map(|piece| location(piece, layout, &self.places)).collect())
     }
 }
 

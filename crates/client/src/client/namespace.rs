@@ -387,7 +387,8 @@ impl Client {
         max_entries: u32,
         attributes: bool,
     ) -> Result<DirPage> {
-        let request = ReaddirRequest { dir, cookie, last, max_entries, attributes };
+        let layouts = false;
+        let request = ReaddirRequest { dir, cookie, last, max_entries, attributes, layouts };
         self.inner.readdir(ctx, &request)
     }
 

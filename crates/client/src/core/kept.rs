@@ -127,8 +127,9 @@ impl Kept {
 
     /// A page of a directory, with the attributes of all its entries if they are asked for.
     pub fn page(&mut self, asked: &ReaddirRequest, now: Duration) -> Option<DirPage> {
-        let ReaddirRequest { dir, cookie, last, max_entries, attributes } = asked;
-        if self.news.is_changing(*dir) {
+        let ReaddirRequest { dir, cookie, last, max_entries, attributes, layouts } = asked;
+        // Layouts are not kept.
+        if *layouts || self.news.is_changing(*dir) {
             return None;
         }
         let page = self.listings.page(*dir, *cookie, *last)?;

@@ -186,6 +186,7 @@ fn a_listing_is_kept_until_a_name_of_its_directory_changes() {
         last: 0,
         max_entries,
         attributes,
+        layouts: false,
     };
     let entry = weir_wire::meta::DirEntry {
         name: (&b"a"[..]).into(),
@@ -193,6 +194,7 @@ fn a_listing_is_kept_until_a_name_of_its_directory_changes() {
         kind: weir_types::FileKind::File,
         cookie: 7,
         attr: None,
+        layout: None,
     };
     let page = DirPage { entries: vec![entry], end: true, last: 7 };
     let listed = |kept: &mut Kept, news| kept.keep_page(news, DIR, (0, None), &page);

@@ -59,7 +59,7 @@ impl Listings {
         if (listing.next, listing.last) != (Some(cookie), page.last) {
             return;
         }
-        let bare = |entry: &DirEntry| DirEntry { attr: None, ..entry.clone() };
+        let bare = |entry: &DirEntry| DirEntry { attr: None, layout: None, ..entry.clone() };
         let entries: Vec<DirEntry> = page.entries.iter().map(bare).collect();
         self.entries += entries.len();
         listing.next = next;
@@ -89,6 +89,7 @@ mod tests {
             kind: FileKind::File,
             cookie: *cookie,
             attr: None,
+            layout: None,
         };
         DirPage { entries: cookies.iter().map(entry).collect(), end, last }
     }

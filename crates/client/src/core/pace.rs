@@ -299,6 +299,15 @@ impl Paces {
         pace.map(|pace| pace.us_per_mib).filter(|us_per_mib| *us_per_mib > 0.0)
     }
 
+    /// The middle one of what all targets that have said so of late take for a MiB; of two the
+    /// greater one. One that has read from memory alone does not make others seem slow.
+    pub fn middle_us_per_mib(&self, now: Micros) -> Option<f64> {
+        let targets = self.targets.keys();
+        let mut all: Vec<f64> = targets.filter_map(|of| self.us_per_mib(*of, now)).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    }
+
     /// Whether a target did not reply to the last read.
     pub fn is_silent(&self, target: TargetId) -> bool {
         self.targets.get(&target).is_some_and(|pace| pace.silent.is_some())

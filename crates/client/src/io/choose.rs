@@ -58,6 +58,10 @@ pub(super) fn choose(
             if let Some(copy) = preferred.filter(|_| mirrored).and_then(named) {
                 return Some(Ok((copy, mirrored, 0.0, None)));
             }
+            let near = || servers.near_copy(segment, object.column);
+            if let Some(copy) = Some(()).filter(|()| by_speed && mirrored).and_then(|()| near()) {
+                return Some(Ok((copy, mirrored, 0.0, None)));
+            }
             let fastest = wanted
                 .filter(|_| mirrored)
                 .map(|wanted| servers.copy_to_read(&call.file.choosing, segment, &wanted, waits));

@@ -270,6 +270,7 @@ impl Parts for ReadParts<'_> {
                 locked,
                 unchecked: !self.call.inner.config.verify && !locked,
                 as_is: false,
+                near: self.call.inner.servers.is_here(self.plan.parts[part].place.target),
             },
             regions: chunk.regions.clone(),
         };
@@ -322,7 +323,11 @@ impl ReadParts<'_> {
         conn.heard_of_pace(&header, self.call.ctx.reader.as_deref());
         let mut checks = Vec::with_capacity(header.checks as usize);
         conn.conn.checks(&header, &mut checks);
-        add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));
+        let counters = &self.call.inner.counters;
+        add(&counters.read_wire_bytes, u64::from(header.payload_len));
+        if self.call.inner.servers.is_here(self.plan.parts[part].place.target) {
+            add(&counters.read_near_bytes, u64::from(header.payload_len));
+        }
         let valid: u64 = pieces.iter().map(|p| p.len_within(body.len)).sum();
         if u64::from(header.payload_len) != valid || valid > expected {
             return Err(Error::new(

@@ -75,9 +75,13 @@ impl Reader {
         (limit, leased): (u64, bool),
         any_copy: bool,
     ) {
-        let size = call.file.size().min(limit);
+        let mut size = call.file.size().min(limit);
         if call.inner.config.only_hinted {
             return;
+        }
+        if call.inner.config.prefers_near {
+            // The next chunk is for who is near to it.
+            size = size.min(call.file.segment_end(range.end.saturating_sub(1)));
         }
         if call.file.dirty.load(Ordering::Acquire) {
             // It would be out of date when it is used.
@@ -224,7 +228,8 @@ fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool, len: u64) -> bool {
     // A disk that has a piece at once would be asked for all of them.
     let takes_time = |part: &Part| call.inner.servers.takes_time(part.place.target, CUT_BYTES);
     let mut mirrored = plan.parts.iter().filter(|part| part.place.mirrored);
-    let may = any_copy && goes_by_room && len > CUT_BYTES && call.ctx.reader.is_some();
+    let of_job = call.ctx.reader.is_some() && !call.inner.config.prefers_near;
+    let may = any_copy && goes_by_room && len > CUT_BYTES && of_job;
     may && mirrored.any(takes_time)
 }
 

@@ -32,6 +32,9 @@ use weir_net::random_bytes;
 use weir_types::{ColumnIndex, CopyIndex, Error, ObjectId, Result, Segment, ServerId, TargetId};
 use weir_wire::ticket::SealedTicket;
 
+/// A copy of this machine is not preferred if a MiB takes so many times as long as on most targets.
+/// Reads of others make what a disk takes differ by two.
+const SLOW_NEAR: f64 = 3.0;
 /// The most idle connections to each server, if descriptors suffice.
 const MAX_IDLE: usize = 64;
 /// The most idle connections to each server, if descriptors are scarce.
@@ -73,11 +76,12 @@ impl Servers {
         descriptors: u64,
     ) -> Result<Self> {
         let max_idle = (descriptors / 64).clamp(MIN_IDLE as u64, MAX_IDLE as u64) as usize;
+        let host = weir_net::host_name();
         Ok(Self {
             config,
             counters,
-            host: weir_net::host_name(),
-            known: RwLock::new(Known::new(max_idle)),
+            known: RwLock::new(Known::new(max_idle, host.clone())),
+            host,
             tickets: Mutex::default(),
             run: u64::from_le_bytes(random_bytes()?),
             max_ahead: (descriptors / 8) as usize,
@@ -131,6 +135,26 @@ impl Servers {
         let mut all = copies::copies_of(segment, column);
         let found = all.find(|(copy, on)| *on == target && !segment.is_filling(column, *copy));
         found.filter(|_| self.is_ready(target))
+    }
+
+    /// Whether the server of a target is on this machine.
+    pub(crate) fn is_here(&self, target: TargetId) -> bool {
+        self.known.read().targets.get(&target).is_some_and(|target| target.is_here)
+    }
+
+    /// The copy on this machine, if readers prefer it and its disk does not take much longer than
+    /// most others.
+    pub(crate) fn near_copy(
+        &self,
+        segment: &Segment,
+        column: ColumnIndex,
+    ) -> Option<(CopyIndex, TargetId)> {
+        if !self.config.prefers_near {
+            return None;
+        }
+        let near = copies::copies_of(segment, column).find(|(_, target)| self.is_here(*target))?;
+        let ready = self.ready_copy(segment, column, near.1)?;
+        (!self.is_slower(near.1, SLOW_NEAR)).then_some(ready)
     }
 
     /// A number for staged bytes that this client has not used.

@@ -142,7 +142,7 @@ impl Client {
         let request = ReadRequest {
             access: self.accesses[n].clone(),
             stripe: STRIPE,
-            flags: ReadFlags { locked: false, unchecked: !verify, as_is: false },
+            flags: ReadFlags { unchecked: !verify, ..ReadFlags::default() },
             regions: RegionList::contiguous(offset, len).expect("a region"),
         };
         let conn = &mut self.conns[n];

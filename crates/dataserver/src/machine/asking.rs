@@ -15,7 +15,7 @@ impl<C: Copy> Machine<C> {
         let request = LoadRequest::from_bytes(incoming.body)?;
         let target = self.served(request.target)?;
         let mut header = Header::reply_to(incoming.header, None);
-        let nothing = (request.first, 0);
+        let nothing = (request.first, 0, false);
         target.load.is_read(incoming.header, nothing, incoming.now_unix_ms);
         target.load.say(incoming.header, &mut header);
         Ok(Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None })

@@ -25,21 +25,21 @@ pub struct Load {
 }
 
 impl Load {
-    /// Counts requested bytes, of first copies or of others. Returns whether the requester has
-    /// reported its progress in a job.
+    /// Counts requested bytes, of first copies or of others, and whether the requester is near.
+    /// Returns whether it has reported its progress in a job.
     pub(super) fn is_read(
         &self,
         request: &Header,
-        (first, bytes): (bool, u64),
+        (first, bytes, near): (bool, u64, bool),
         now_unix_ms: u64,
     ) -> bool {
-        if request.job == JobId(0) || request.work == 0 {
+        if request.job == JobId(0) {
             return false;
         }
         let Header { job, rank, progress, work: work_mib, .. } = *request;
-        let asks = Asks { progress, work_mib, first, bytes };
+        let asks = Asks { progress, work_mib, first, bytes, near };
         self.readers.lock().at(now_unix_ms).heard((job, rank), asks);
-        true
+        work_mib > 0
     }
 
     /// Writes the load into the reply to a request.
@@ -113,21 +113,21 @@ mod tests {
     fn a_reply_says_how_far_the_others_are_that_have_their_first_copies_here() {
         let load = Load::default();
         let (one, two) = (header(1, 1 << 30, 100), header(2, 1 << 31, 100));
-        load.is_read(&one, (true, 0), 0);
-        load.is_read(&two, (false, 0), 0);
+        load.is_read(&one, (true, 0, false), 0);
+        load.is_read(&two, (false, 0, false), 0);
         let said = |request: &Header| {
             let mut reply = Header::reply_to(request, None);
             load.say(request, &mut reply);
             reply.work
         };
         assert_eq!((said(&one), said(&two)), (0, 1 << 30));
-        load.is_read(&header(1, 0, 100), (true, 0), 0);
+        load.is_read(&header(1, 0, 100), (true, 0, false), 0);
         assert_eq!(said(&two), 1, "it has only begun");
-        load.is_read(&one, (true, 0), 0);
+        load.is_read(&one, (true, 0, false), 0);
         let nobodys = Header { job: JobId(0), ..two };
         assert_eq!(said(&nobodys), 0);
         // Who does not know what it has to do is waited for by nobody.
-        load.is_read(&header(3, 0, 0), (true, 0), 0);
+        load.is_read(&header(3, 0, 0), (true, 0, false), 0);
         assert_eq!(said(&two), 1 << 30);
     }
 

@@ -270,8 +270,8 @@ impl<C: Copy> Machine<C> {
             of_copies,
             as_is: request.flags.as_is,
         };
-        let of_job =
-            target.load.is_read(incoming.header, (object.copy.0 == 0, bytes), incoming.now_unix_ms);
+        let read = (object.copy.0 == 0, bytes, request.flags.near);
+        let of_job = target.load.is_read(incoming.header, read, incoming.now_unix_ms);
         add(&self.counters.read_of_jobs, u64::from(of_job));
         let id = target.id;
         let op = self.begin(incoming, target, of_copies);

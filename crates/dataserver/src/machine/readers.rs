@@ -42,6 +42,7 @@ struct Heard {
     first_ms: Option<u64>,
     first_bytes: u64,
     other_bytes: u64,
+    near_bytes: u64,
 }
 
 impl Heard {
@@ -63,6 +64,8 @@ pub struct Asks {
     pub first: bool,
     /// Number of bytes.
     pub bytes: u64,
+    /// Whether it comes from the machine of the target.
+    pub near: bool,
 }
 
 impl Readers {
@@ -86,11 +89,18 @@ impl Readers {
         if job.ranks.len() >= MAX_RANKS && !job.ranks.contains_key(&rank) {
             return;
         }
-        let Asks { progress, work_mib, first, bytes } = asks;
+        let Asks { progress, work_mib, first, bytes, near } = asks;
         let heard = job.ranks.entry(rank).or_default();
         let before = std::mem::replace(&mut heard.progress, progress);
         (heard.work_mib, heard.at_ms) = (work_mib, now_ms);
         *(if first { &mut heard.first_bytes } else { &mut heard.other_bytes }) += bytes;
+        heard.near_bytes += if near { bytes } else { 0 };
+        if work_mib == 0 {
+            // Nobody waits for who does not know what it has to do.
+            heard.first_ms = None;
+            job.order.remove(&(before, rank));
+            return;
+        }
         job.order.remove(&(before, rank));
         if first {
             heard.first_ms = Some(now_ms);
@@ -128,6 +138,7 @@ impl Readers {
             age_ms: self.now_ms.saturating_sub(heard.at_ms).min(u32::MAX.into()) as u32,
             first_bytes: heard.first_bytes,
             other_bytes: heard.other_bytes,
+            near_bytes: heard.near_bytes,
         };
         let readers = rest.by_ref().take(max).map(entry).collect();
         ReadersPage { readers, end: rest.next().is_none() }
@@ -145,7 +156,7 @@ mod tests {
     }
 
     fn first(progress: u32) -> Asks {
-        Asks { progress, work_mib: 80, first: true, bytes: 10 }
+        Asks { progress, work_mib: 80, first: true, bytes: 10, near: false }
     }
 
     #[test]

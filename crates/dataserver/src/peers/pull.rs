@@ -86,7 +86,7 @@ impl<'a> Pull<'a> {
             let request = ReadRequest {
                 access: self.access.clone(),
                 stripe,
-                flags: ReadFlags { locked, unchecked: false, as_is: self.as_is },
+                flags: ReadFlags { locked, unchecked: false, as_is: self.as_is, near: false },
                 regions: RegionList::contiguous(start, len as u64)?,
             };
             let room = &mut buffer[done..done + len];

@@ -2,11 +2,11 @@
 //! exactly once, whatever else is made or removed. Cookies grow, and a listing ends with the
 //! greatest one from its beginning: so it ends, however many names are added meanwhile.
 
-use crate::ops::{Context, Outcome, access, inodes};
-use crate::schema::{self, ListEntry, key};
+use crate::ops::{Context, Outcome, access, inodes, layouts};
+use crate::schema::{self, Body, Inode, ListEntry, key};
 use weir_metastore::Tx;
-use weir_types::Error;
-use weir_types::limits::MAX_READDIR_ENTRIES;
+use weir_types::limits::{MAX_READDIR_ENTRIES, MAX_READDIR_LAYOUT_BYTES};
+use weir_types::{Encode, Error, FileId, FileLayout};
 use weir_wire::meta::{DirEntry, DirPage, ReaddirRequest};
 
 /// Carries out the request.
@@ -22,20 +22,49 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> 
     let (from, behind) = (request.cookie + 1, last.saturating_add(1));
     let end = key::listing(request.dir, behind);
     let found = tx.range(&key::listing(request.dir, from), &end, limit)?;
-    let end = found.len() < limit;
+    let mut end = found.len() < limit;
+    let mut layout_bytes = 0;
     let mut entries = Vec::with_capacity(found.len());
     for (key, record) in found {
         let cookie = key::listing_cookie(&key).map_err(Error::from)?;
         let ListEntry { name, file, kind } = schema::decode(&record, "of a listing")?;
-        let attr = match request.attributes {
+        let inode = match request.attributes {
             // Whoever needs them asks, and the writers are asked then.
             true if !ctx.leases.is_unsettled(ctx.session, file) => {
-                let inode = inodes::find(tx, file)?.filter(|inode| !inode.size_unknown());
-                inode.map(|inode| inode.attr(file))
+                inodes::find(tx, file)?.filter(|inode| !inode.size_unknown())
             }
             _ => None,
         };
-        entries.push(DirEntry { name, file, kind, cookie, attr });
+        let mut layout = None;
+        if let Some(inode) = inode.as_ref().filter(|_| request.layouts) {
+            layout = layout_of(tx, ctx, file, inode)?;
+            let bytes = layout.as_ref().map_or(0, |layout| layout.to_bytes().len());
+            if bytes > MAX_READDIR_LAYOUT_BYTES {
+                layout = None;
+            } else if layout_bytes + bytes > MAX_READDIR_LAYOUT_BYTES {
+                end = false;
+                break;
+            } else {
+                layout_bytes += bytes;
+            }
+        }
+        let attr = inode.map(|inode| inode.attr(file));
+        entries.push(DirEntry { name, file, kind, cookie, attr, layout });
     }
     Ok(DirPage { entries, end, last })
+}
+
+/// The layout of a regular file that the caller may read, unless it has further pages.
+fn layout_of(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    file: FileId,
+    inode: &Inode,
+) -> Outcome<Option<FileLayout>> {
+    let Body::File(body) = &inode.body else { return Ok(None) };
+    if !access::allows(ctx.caller, inode, access::READ) {
+        return Ok(None);
+    }
+    let (segments, more_segments) = layouts::segments_from(tx, file, body.list, 0)?;
+    Ok((!more_segments).then(|| body.layout(segments)))
 }

@@ -412,8 +412,14 @@ impl<E: Engine> Cluster<E> {
     pub fn list(&mut self, client: &Client, dir: FileId) -> Vec<String> {
         let (mut names, mut cookie) = (Vec::new(), 0);
         loop {
-            let request =
-                ReaddirRequest { last: 0, dir, cookie, max_entries: 100, attributes: false };
+            let request = ReaddirRequest {
+                last: 0,
+                dir,
+                cookie,
+                max_entries: 100,
+                attributes: false,
+                layouts: false,
+            };
             let page = self.ask(client, &request).unwrap();
             for entry in &page.entries {
                 names.push(String::from_utf8(entry.name.0.clone()).unwrap());

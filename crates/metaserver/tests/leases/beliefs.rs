@@ -29,7 +29,14 @@ fn what_answers_may_be_kept() {
     let file = made.said.unwrap().attr.file;
     assert_eq!(w.heard(a, &lookup("nothing")).keep, KEEP_NAMES, "that there is none");
     assert_eq!(w.heard(a, &GetAttrRequest { file }).keep, KEEP_ATTRIBUTES);
-    let list = ReaddirRequest { last: 0, dir: ROOT, cookie: 0, max_entries: 9, attributes: true };
+    let list = ReaddirRequest {
+        last: 0,
+        dir: ROOT,
+        cookie: 0,
+        max_entries: 9,
+        attributes: true,
+        layouts: false,
+    };
     assert_eq!(w.heard(a, &list).keep, BOTH);
     let xattr = GetXattrRequest { file, name: b"user.x"[..].into() };
     assert_eq!(w.heard(a, &xattr).keep, KEEP_ATTRIBUTES, "that there is none");
@@ -297,7 +304,14 @@ fn nobody_believes_in_what_another_client_may_write() {
     w.ack(&mut a, number - 1, false);
     assert_eq!(w.later::<LookupRequest>(first).unwrap().keep, KEEP_NAMES);
     // A listing says nothing of it, and does not wait.
-    let list = ReaddirRequest { last: 0, dir: ROOT, cookie: 0, max_entries: 9, attributes: true };
+    let list = ReaddirRequest {
+        last: 0,
+        dir: ROOT,
+        cookie: 0,
+        max_entries: 9,
+        attributes: true,
+        layouts: false,
+    };
     assert_eq!(w.now(&mut b, &list).entries[0].attr, None);
     assert!(w.now(&mut a, &list).entries[0].attr.is_some(), "its writer knows");
     // When it is closed there is nobody to ask.
@@ -313,7 +327,14 @@ fn a_listing_leaves_out_what_is_about_to_change() {
     w.close(&mut a, file);
     w.now(&mut b, &GetAttrRequest { file });
     w.waits(&mut a, &chmod(file, 0o600));
-    let list = ReaddirRequest { last: 0, dir: ROOT, cookie: 0, max_entries: 9, attributes: true };
+    let list = ReaddirRequest {
+        last: 0,
+        dir: ROOT,
+        cookie: 0,
+        max_entries: 9,
+        attributes: true,
+        layouts: false,
+    };
     let page = w.heard(&mut b, &list);
     assert_eq!(page.said.unwrap().entries[0].attr, None);
 }

@@ -47,7 +47,14 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
     // Until somebody has carried the fence out, everyone is told of it.
     assert_eq!(w.heard(&mut a, &lookup("f")).keep, KEEP_NAMES | SIZE_UNKNOWN);
     assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, SIZE_UNKNOWN);
-    let list = ReaddirRequest { last: 0, dir: ROOT, cookie: 0, max_entries: 9, attributes: true };
+    let list = ReaddirRequest {
+        last: 0,
+        dir: ROOT,
+        cookie: 0,
+        max_entries: 9,
+        attributes: true,
+        layouts: false,
+    };
     assert_eq!(w.now(&mut a, &list).entries[0].attr, None);
     let lease = acquire(range(file, 0, 1, LeaseMode::Read));
     assert_eq!(w.now(&mut b, &lease).pending_truncate, Some(mark));

@@ -172,7 +172,7 @@ pub struct Hdfs {
         default_values = ["3571000", "12000000", "35714000"])]
     pub links: Vec<u64>,
     /// Chunks of each node, of further files; none: those are left out
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16])]
+    #[arg(long, num_args = 0.., value_delimiter = ',', default_values_t = [1, 4, 16])]
     pub sweep: Vec<u64>,
 }
 

@@ -37,6 +37,24 @@ pub struct Hadoop {
     master: u32,
     servers: Vec<Child>,
     blocks: Vec<PathBuf>,
+    /// Of Weir; `None`: nobody has made it.
+    jar: Option<PathBuf>,
+}
+
+/// Which files are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    Hdfs,
+    /// Those of Weir through the jar.
+    Jar,
+}
+
+/// The jar of `make java`, beside the directory of this program.
+fn weir_jar() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let name = format!("weir-hadoop-{}.jar", env!("CARGO_PKG_VERSION"));
+    let jar = program.parent()?.parent()?.join("java/maven").join(name);
+    jar.is_file().then_some(jar)
 }
 
 /// Where the jars are; `None`: they cannot be fetched here.
@@ -51,15 +69,16 @@ pub fn jars() -> Result<Option<PathBuf>> {
 }
 
 impl Hadoop {
-    /// Starts it beside the cluster of a lab; its node without a disk is the last one.
-    pub fn start(jars: PathBuf, lab: &Lab) -> Result<Self> {
+    /// Starts it beside the cluster of a lab; its node without a disk is the last one. Through the
+    /// jar files of that cluster have blocks of so many bytes.
+    pub fn start(jars: PathBuf, lab: &Lab, chunk_bytes: u64) -> Result<Self> {
         let bed = lab.cluster.bed.as_ref().ok_or_else(|| Error::other("no testbed"))?;
         let (disks, dir) = (lab.disks.len() as u32, lab.place("hdfs"));
         let network = Network::found(bed.network.name(), disks + 1);
         let blocks = lab.disks.iter().map(|disk| disk.path().join("hdfs")).collect();
-        let servers = Vec::new();
-        let mut all = Self { jars, dir, network, master: disks + 1, servers, blocks };
-        all.configure()?;
+        let (servers, jar) = (Vec::new(), weir_jar());
+        let mut all = Self { jars, dir, network, master: disks + 1, servers, blocks, jar };
+        all.configure(lab, chunk_bytes)?;
         let mut format = all.java(all.master, NAME_NODE);
         format.args(["-format", "-force", "-nonInteractive"]);
         let format = all.logged(format, "format")?;
@@ -94,12 +113,24 @@ impl Hadoop {
             .map_err(|e| self.with_log(&self.with_log(&e, "put"), "namenode"))
     }
 
-    /// The program that searches files together with those on all other nodes.
-    pub fn grep(&self, node: u32, text: &str, tasks: u32) -> Command {
+    /// Whether the jar of Weir is there.
+    pub fn has_jar(&self) -> bool {
+        self.jar.is_some()
+    }
+
+    /// The program that searches files together with those on all other nodes: those of HDFS, or
+    /// those of the lab's cluster through the jar.
+    pub fn grep(&self, node: u32, text: &str, tasks: u32, of: Files) -> Command {
         let mut grep = self.java(node, "Scan");
         let (rank, ranks) = ((node - 1).to_string(), self.blocks.len().to_string());
-        let address = self.network.address(node).to_string();
-        grep.arg(self.conf()).args(["grep", text, &address, &rank, &ranks, &tasks.to_string()]);
+        let host = match of {
+            Files::Hdfs => self.network.address(node).to_string(),
+            Files::Jar => name(node),
+        };
+        grep.arg(self.conf()).args(["grep", text, &host, &rank, &ranks, &tasks.to_string()]);
+        if of == Files::Jar {
+            grep.arg("weir:///");
+        }
         grep
     }
 
@@ -120,12 +151,14 @@ impl Hadoop {
         if let Some(blocks) = self.blocks.get(node as usize - 1) {
             java.arg(format!("-Dweir.blocks={}", blocks.display()));
         }
-        java.arg("-cp").arg(format!("{}:{jars}/classes:{jars}/lib/*", conf.display()));
+        let jar = self.jar.iter().map(|jar| format!(":{}", jar.display()));
+        let jar: String = jar.collect();
+        java.arg("-cp").arg(format!("{}:{jars}/classes:{jars}/lib/*{jar}", conf.display()));
         java.arg(class);
         java
     }
 
-    fn configure(&self) -> Result<()> {
+    fn configure(&self, lab: &Lab, chunk_bytes: u64) -> Result<()> {
         let conf = self.conf();
         for page in ["hdfs", "datanode", "static"] {
             // Without pages of its own a server does not start.
@@ -137,6 +170,8 @@ impl Hadoop {
         let core = [
             ("fs.defaultFS", format!("hdfs://{master}:9820")),
             ("hadoop.tmp.dir", format!("{dir}/tmp")),
+            ("fs.weir.credential", lab.cluster.credential().display().to_string()),
+            ("fs.weir.block.size", chunk_bytes.to_string()),
         ];
         let fixed = [
             ("dfs.replication", COPIES),
@@ -172,8 +207,8 @@ impl Hadoop {
     }
 
     /// Where a process that searches on a node writes what it has to say of errors.
-    pub fn log_of(&self, node: u32) -> Result<File> {
-        File::create(self.log(&format!("grep{node}")))
+    pub fn log_of(&self, node: u32, of: Files) -> Result<File> {
+        File::create(self.log(&format!("{of:?}{node}")))
     }
 
     fn log(&self, name: &str) -> PathBuf {

@@ -1,6 +1,6 @@
-//! The processes that search HDFS: a JVM on each node, which is warm when it is measured.
+//! The processes that search through Hadoop's interface: a JVM on each node, which is warm when it is measured.
 
-use crate::hdfs::hadoop::Hadoop;
+use crate::hdfs::hadoop::{Files, Hadoop};
 use crate::hdfs::process;
 use crate::stop;
 use std::io::{BufRead, BufReader, Error, Result, Write};
@@ -21,12 +21,17 @@ pub struct Readers {
 }
 
 impl Readers {
-    pub fn start(hadoop: &Hadoop, nodes: u32, text: &str, tasks: u32) -> Result<Self> {
+    pub fn start(
+        hadoop: &Hadoop,
+        nodes: u32,
+        (text, tasks): (&str, u32),
+        of: Files,
+    ) -> Result<Self> {
         let (tell, said) = channel();
         let mut all = Self { children: Vec::new(), inputs: Vec::new(), said };
         for node in 1..=nodes {
-            let mut grep = hadoop.grep(node, text, tasks);
-            grep.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(hadoop.log_of(node)?);
+            let mut grep = hadoop.grep(node, text, tasks, of);
+            grep.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(hadoop.log_of(node, of)?);
             all.children.push(grep.spawn()?);
             let none = || Error::other("no pipe");
             let child = all.children.last_mut().ok_or_else(none)?;
@@ -35,7 +40,7 @@ impl Readers {
             let tell = tell.clone();
             // It ends with the process.
             thread::spawn(move || {
-                let end = || Err(Error::other(format!("the process of HDFS on node {node} ended")));
+                let end = || Err(Error::other(format!("the process on node {node} ended")));
                 let lines = BufReader::new(output).lines().chain([end()]);
                 lines.for_each(|line| _ = tell.send(line));
             });
@@ -55,7 +60,7 @@ impl Readers {
             match self.said.recv_timeout(LOOK) {
                 Ok(line) => all.push(line?),
                 Err(RecvTimeoutError::Timeout) if begin.elapsed() < within => {}
-                Err(_) => return Err(Error::other(format!("HDFS: not done within {within:?}"))),
+                Err(_) => return Err(Error::other(format!("not done within {within:?}"))),
             }
         }
         Ok(all)

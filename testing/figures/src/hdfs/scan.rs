@@ -22,8 +22,8 @@ use weir_testbed::{Counts, Disk, LinkCounts, forget};
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// The disks have nothing to do any more when they have done nothing for so long.
 const RESTED: Duration = Duration::from_millis(1_200);
-/// Searches that are not measured.
-const WARM_UPS: usize = 3;
+/// Bytes of searches that are not measured, at least: one search or more.
+const WARM_UP_BYTES: u64 = 1 << 30;
 /// Each is a job of its own.
 static SCANS: AtomicU32 = AtomicU32::new(0);
 
@@ -36,6 +36,8 @@ pub enum Reader {
     Cluster { way: &'static str },
     /// Those of HDFS.
     Hdfs,
+    /// The same program as for HDFS, on the cluster through the jar.
+    Jar,
 }
 
 /// What came of a search.
@@ -63,6 +65,8 @@ pub struct Machines<'a> {
     pub lab: &'a Lab,
     pub hadoop: &'a Hadoop,
     pub readers: Readers,
+    /// `None`: there is no jar.
+    pub jar: Option<Readers>,
 }
 
 impl Machines<'_> {
@@ -101,17 +105,24 @@ impl Machines<'_> {
                 measure(lab, &lab.cluster.pids(nodes)?, || all(commands))?
             }
             Reader::Hdfs => self.measure_hdfs(file, &work)?,
+            Reader::Jar => self.measure_jar(file, &work)?,
         };
         fs::remove_dir_all(&work)?;
         Ok(scanned)
     }
 
     /// Has the JVMs search a file, before any of them is measured: afterwards their code is compiled.
-    pub fn warm_up(&mut self, file: &str) -> Result<()> {
-        for _ in 0..WARM_UPS {
+    pub fn warm_up(&mut self, file: &str, bytes: u64) -> Result<()> {
+        for _ in 0..WARM_UP_BYTES.div_ceil(bytes) {
             let work = self.lab.place("warm");
             fs::create_dir(&work)?;
             self.readers.search(file, &work, ENDS_WITHIN)?;
+            if let Some(jar) = &mut self.jar {
+                let work = self.lab.place("warm-jar");
+                fs::create_dir(&work)?;
+                jar.search(file, &work, ENDS_WITHIN)?;
+                fs::remove_dir_all(&work)?;
+            }
             fs::remove_dir_all(&work)?;
         }
         Ok(())
@@ -135,9 +146,17 @@ impl Machines<'_> {
     }
 
     fn measure_hdfs(&mut self, file: &str, claims: &Path) -> Result<Scanned> {
-        let Self { lab, hadoop, readers } = self;
+        let Self { lab, hadoop, readers, .. } = self;
         measure(lab, &hadoop.pids(), || {
             let said = readers.search(file, claims, ENDS_WITHIN)?;
+            said.iter().map(|said| told(said)).collect()
+        })
+    }
+
+    fn measure_jar(&mut self, file: &str, claims: &Path) -> Result<Scanned> {
+        let jar = self.jar.as_mut().ok_or_else(|| Error::other("no jar"))?;
+        measure(self.lab, &self.lab.cluster.pids(self.lab.disks.len())?, || {
+            let said = jar.search(file, claims, ENDS_WITHIN)?;
             said.iter().map(|said| told(said)).collect()
         })
     }

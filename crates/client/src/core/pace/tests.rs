@@ -30,6 +30,17 @@ fn a_target_is_idle_as_soon_as_it_says_so_but_for_a_job_whose_readers_come_again
 }
 
 #[test]
+fn the_middle_of_all_targets_is_not_moved_by_one_that_read_from_memory_or_is_slow() {
+    let mut paces = Paces::default();
+    assert_eq!(paces.middle_us_per_mib(0), None);
+    for (target, us_per_mib) in [(1, 500), (2, 80_000), (3, 90_000), (4, 85_000), (5, 400_000)] {
+        paces.heard(TargetId(target), report(us_per_mib, 0), 0);
+    }
+    let middle = paces.middle_us_per_mib(0).unwrap();
+    assert!((80_000.0..=90_000.0).contains(&middle), "{middle}");
+}
+
+#[test]
 fn a_target_of_which_nothing_was_heard_has_nothing_to_do_but_for_a_job() {
     let paces = Paces::default();
     let is_idle = |who| paces.view(A, true, (MIB, who), 0).is_idle;

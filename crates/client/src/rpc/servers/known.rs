@@ -22,6 +22,8 @@ pub(super) struct Known {
     /// Time of the last request for the map.
     pub(super) asked: Option<Instant>,
     max_idle: usize,
+    /// The name of this machine.
+    host: String,
 }
 
 /// A target in the map.
@@ -29,17 +31,19 @@ pub(super) struct Known {
 pub(super) struct Target {
     pub(super) server: ServerId,
     pub(super) state: TargetState,
+    /// Its server is on this machine.
+    pub(super) is_here: bool,
 }
 
 impl Known {
     /// Nothing is known yet. `max_idle`: the most idle connections to each server.
-    pub(super) fn new(max_idle: usize) -> Self {
-        Self { max_idle, ..Self::default() }
+    pub(super) fn new(max_idle: usize, host: String) -> Self {
+        Self { max_idle, host, ..Self::default() }
     }
 
     /// What counts for the choice of a copy on a target; `None` if it is not in the map.
     pub(super) fn of(&self, target: TargetId) -> Option<copies::Known> {
-        let Target { server, state } = *self.targets.get(&target)?;
+        let Target { server, state, .. } = *self.targets.get(&target)?;
         let silent = || self.pools.get(&server).is_some_and(|pool| pool.is_doubtful());
         let doubtful = state == TargetState::Suspect || silent();
         Some(copies::Known { state, doubtful })
@@ -60,7 +64,8 @@ impl Known {
             return;
         }
         let target = |(s, t): (&ServerEntry, &TargetEntry)| {
-            (t.target, Target { server: s.server, state: t.state })
+            let is_here = !s.host.is_empty() && s.host == self.host;
+            (t.target, Target { server: s.server, state: t.state, is_here })
         };
         self.targets = map.targets().map(target).collect();
         let (mut pools, attempts) = (BTreeMap::new(), &mut self.attempts);

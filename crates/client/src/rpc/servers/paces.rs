@@ -142,6 +142,13 @@ impl Servers {
         self.paces.lock().us_per_mib(target, now())
     }
 
+    /// Whether a MiB takes so many times as long at a target as at most others.
+    pub(crate) fn is_slower(&self, target: TargetId, times: f64) -> bool {
+        let (paces, now) = (self.paces.lock(), now());
+        let both = paces.us_per_mib(target, now).zip(paces.middle_us_per_mib(now));
+        both.is_some_and(|(own, middle)| own > times * middle)
+    }
+
     /// What is known of the targets of so many columns, and of parities behind them, for reads of so
     /// many bytes; `None` for those that are not to be read. A silent target of a column is tried now
     /// and then.

@@ -4,7 +4,7 @@ use super::OpenState;
 use super::granted::{Granted, segment_of};
 use crate::core::plan::{Place, Plan, plan_range, plan_range_cut, plan_regions};
 use std::sync::Arc;
-use weir_layout::{RegionList, covered_bytes};
+use weir_layout::{RegionList, covered_bytes, segment_at};
 use weir_types::{
     Duplication, Epoch, FileLayout, Generation, ObjectId, Placement, Result, Segment,
 };
@@ -74,6 +74,13 @@ impl OpenState {
         covered_bytes(&self.granted().layout)
     }
 
+    /// The end of the segment that has this byte; if none has it, the byte itself.
+    pub(crate) fn segment_end(&self, offset: u64) -> u64 {
+        let granted = self.granted();
+        let at = segment_at(&granted.layout, offset);
+        at.and_then(|at| granted.layout.segments.get(at)).map_or(offset, Segment::end)
+    }
+
     /// Plans a call: which servers it needs.
     pub(crate) fn plan(&self, offset: u64, len: u64) -> Result<Plan> {
         plan_range(self.id, &self.granted().layout, offset, len)
@@ -125,14 +132,20 @@ impl OpenState {
                 return;
             }
             let from = page.layout.segments.first().map_or(asked, |s| s.start);
+            let end = covered_bytes(&page.layout);
+            // Others read by what is known of the pages behind, while these are asked for.
+            let goes_on = page.more_segments && granted.layout.epoch == page.layout.epoch;
             granted.layout.kind = page.layout.kind;
             granted.layout.base = page.layout.base;
             granted.layout.epoch = page.layout.epoch;
             granted.layout.duplication = page.layout.duplication;
             granted.layout.acting = page.layout.acting;
             granted.layout.placement = page.layout.placement;
-            granted.layout.segments.retain(|s| s.start < from);
-            granted.layout.segments.extend(page.layout.segments.iter().cloned());
+            let segments = &mut granted.layout.segments;
+            let behind: Vec<Segment> =
+                segments.iter().filter(|s| goes_on && s.start >= end).cloned().collect();
+            segments.retain(|s| s.start < from);
+            segments.extend(page.layout.segments.iter().cloned().chain(behind));
             granted.newest = granted.newest.max(granted.layout.epoch);
         });
         self.take_capability(&page.capability, &page.layout.segments);

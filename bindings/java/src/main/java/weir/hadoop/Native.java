@@ -9,21 +9,24 @@ import java.nio.ByteBuffer;
  */
 final class Native {
   /** Grows when a call changes its meaning; bindings/jni/src/lib.rs has the same number. */
-  static final int INTERFACE = 2;
+  static final int INTERFACE = 3;
 
   private Native() {
   }
 
   static native String version();
 
-  static native long connect(String cluster, String credential, String user, String other)
-      throws IOException;
+  static native long connect(String cluster, String credential, String user, String other,
+      String job) throws IOException;
 
   static native void disconnect(long session) throws IOException;
 
   static native byte[] stat(long session, String path, boolean follow) throws IOException;
 
   static native byte[] list(long session, long dir, long cookie, long last) throws IOException;
+
+  static native byte[] listLocated(long session, long dir, long cookie, long last, long block)
+      throws IOException;
 
   static native long open(long session, String path) throws IOException;
 

@@ -45,10 +45,15 @@ import org.apache.hadoop.util.Progressable;
  */
 public class WeirFileSystem extends FileSystem {
   public static final String SCHEME = "weir";
-  /** The credential file for all clusters; with the cluster's name in between, for one. */
+  /**
+   * The credential file for all clusters; with the cluster's name in between, for one; with the
+   * name of a user behind it, for that user of it.
+   */
   private static final String CREDENTIAL = "fs.weir.credential";
   /** In whose name users act whom this machine does not know; else they are refused. */
   private static final String UNKNOWN_USER = "fs.weir.unknown.user";
+  /** The job that reads, as `weir explain` names it; else the variable WEIR_JOB. */
+  private static final String JOB = "fs.weir.job";
   /** Bytes of the blocks that programs divide files into. */
   private static final String BLOCK_BYTES = "fs.weir.block.size";
   private static final long DEFAULT_BLOCK_BYTES = 64L << 20;
@@ -73,10 +78,11 @@ public class WeirFileSystem extends FileSystem {
     String cluster = name.getAuthority() == null ? "" : name.getAuthority();
     uri = URI.create(SCHEME + "://" + (cluster.isEmpty() ? "/" : cluster));
     blockBytes = blockBytes(conf);
-    String credential = conf.getTrimmed("fs.weir." + cluster + ".credential",
-        conf.getTrimmed(CREDENTIAL, ""));
     String user = UserGroupInformation.getCurrentUser().getShortUserName();
-    session = Native.connect(cluster, credential, user, conf.getTrimmed(UNKNOWN_USER, ""));
+    String credential = credential(conf, cluster, user);
+    String ofProcess = System.getenv("WEIR_JOB");
+    String job = conf.getTrimmed(JOB, ofProcess == null ? "" : ofProcess);
+    session = Native.connect(cluster, credential, user, conf.getTrimmed(UNKNOWN_USER, ""), job);
     try {
       hosts = new Hosts(conf, texts(Native.hosts(session)));
     } catch (IOException e) {
@@ -84,6 +90,13 @@ public class WeirFileSystem extends FileSystem {
       throw e;
     }
     workingDirectory = getHomeDirectory();
+  }
+
+  /** The credential file of a user: that of the user, of the cluster, or of all clusters. */
+  private static String credential(Configuration conf, String cluster, String user) {
+    String ofAll = conf.getTrimmed(CREDENTIAL, "");
+    String ofCluster = conf.getTrimmed("fs.weir." + cluster + ".credential", ofAll);
+    return conf.getTrimmed("fs.weir." + cluster + "." + user + ".credential", ofCluster);
   }
 
   private static long blockBytes(Configuration conf) throws IOException {
@@ -458,17 +471,24 @@ public class WeirFileSystem extends FileSystem {
     private final Path dir;
     private final long id;
     private final PathFilter filter;
+    /** Whether entries come with their blocks. */
+    private final boolean located;
     private ByteBuffer page = ByteBuffer.allocate(0);
     private boolean more = true;
     private long cookie;
     private long last;
     private FileStatus next;
+    /** Of the next entry; null: they are not known. */
+    private BlockLocation[] nextBlocks;
+    /** Of the entry that was returned last. */
+    private BlockLocation[] blocks;
 
     /** {@code file}: what is listed; a file is the only entry of itself. */
-    Entries(Path dir, FileRecord file, PathFilter filter) throws IOException {
+    Entries(Path dir, FileRecord file, PathFilter filter, boolean located) throws IOException {
       this.dir = dir;
       this.id = file.id;
       this.filter = filter;
+      this.located = located;
       if (!file.isDirectory()) {
         more = false;
         next = filter.accept(dir) ? status(file, dir) : null;
@@ -480,12 +500,16 @@ public class WeirFileSystem extends FileSystem {
       while (next == null) {
         if (page.hasRemaining()) {
           FileRecord file = FileRecord.entry(page);
+          int count = located ? page.getInt() : -1;
+          nextBlocks = count < 0 ? null : blocks(page, count);
           Path path = new Path(dir, new Path(null, null, file.name));
           if (filter.accept(path)) {
             next = entryStatus(file, path);
           }
         } else if (more) {
-          page = ByteBuffer.wrap(Native.list(session(), id, cookie, last));
+          page = ByteBuffer.wrap(located
+              ? Native.listLocated(session(), id, cookie, last, blockBytes)
+              : Native.list(session(), id, cookie, last));
           more = page.get() != 0;
           cookie = page.getLong();
           last = page.getLong();
@@ -503,7 +527,18 @@ public class WeirFileSystem extends FileSystem {
       }
       FileStatus found = next;
       next = null;
+      blocks = nextBlocks;
+      nextBlocks = null;
       return found;
+    }
+
+    /** The next entry, which is asked for its blocks only if its page does not have them. */
+    LocatedFileStatus nextLocated() throws IOException {
+      FileStatus file = next();
+      if (file.isFile() && blocks == null) {
+        blocks = getFileBlockLocations(file, 0, file.getLen());
+      }
+      return new LocatedFileStatus(file, file.isFile() ? blocks : null);
     }
   }
 
@@ -513,10 +548,10 @@ public class WeirFileSystem extends FileSystem {
     return status(behind == null ? file : behind, path);
   }
 
-  private Entries entries(Path path, PathFilter filter) throws IOException {
+  private Entries entries(Path path, PathFilter filter, boolean located) throws IOException {
     statistics.incrementReadOps(1);
     try {
-      return new Entries(whole(path), stat(path, true), filter);
+      return new Entries(whole(path), stat(path, true), filter, located);
     } catch (ParentNotDirectoryException e) {
       throw notFound(path, e);
     }
@@ -525,7 +560,7 @@ public class WeirFileSystem extends FileSystem {
   @Override
   public FileStatus[] listStatus(Path path) throws IOException {
     List<FileStatus> all = new ArrayList<>();
-    for (Entries entries = entries(path, any -> true); entries.hasNext();) {
+    for (Entries entries = entries(path, any -> true, false); entries.hasNext();) {
       all.add(entries.next());
     }
     all.sort(null);
@@ -534,13 +569,13 @@ public class WeirFileSystem extends FileSystem {
 
   @Override
   public RemoteIterator<FileStatus> listStatusIterator(Path path) throws IOException {
-    return entries(path, any -> true);
+    return entries(path, any -> true, false);
   }
 
   @Override
   protected RemoteIterator<LocatedFileStatus> listLocatedStatus(Path path, PathFilter filter)
       throws IOException {
-    Entries entries = entries(path, filter);
+    Entries entries = entries(path, filter, true);
     return new RemoteIterator<LocatedFileStatus>() {
       @Override
       public boolean hasNext() throws IOException {
@@ -549,10 +584,7 @@ public class WeirFileSystem extends FileSystem {
 
       @Override
       public LocatedFileStatus next() throws IOException {
-        FileStatus file = entries.next();
-        BlockLocation[] blocks =
-            file.isFile() ? getFileBlockLocations(file, 0, file.getLen()) : null;
-        return new LocatedFileStatus(file, blocks);
+        return entries.nextLocated();
       }
     };
   }
@@ -573,8 +605,13 @@ public class WeirFileSystem extends FileSystem {
     }
     ByteBuffer all = ByteBuffer
         .wrap(Native.locations(session(), inside(file.getPath()), start, len, blockBytes));
+    return blocks(all, Integer.MAX_VALUE);
+  }
+
+  /** So many blocks, or all that there are. */
+  private BlockLocation[] blocks(ByteBuffer all, int most) {
     List<BlockLocation> blocks = new ArrayList<>();
-    while (all.hasRemaining()) {
+    while (blocks.size() < most && all.hasRemaining()) {
       long offset = all.getLong();
       long bytes = all.getLong();
       String[] names = new String[all.get() & 0xff];

@@ -333,6 +333,67 @@ public class WeirTest {
   }
 
   @Test
+  public void eachUserMayHaveAKeyOfItsOwn() throws Exception {
+    fs.setPermission(DIR, new FsPermission("777"));
+    Path path = write("data", bytes(10));
+    File credential = Files.createTempFile("nobody", ".toml").toFile();
+    assertTrue(credential.delete());
+    weir("key", "new", "nobodys", "--read-only", "--subtree", DIR.toString(), "-o",
+        credential.getPath());
+    Configuration conf = TestCluster.conf();
+    conf.set("fs.weir." + TestCluster.ADDRESS.getAuthority() + ".nobody.credential",
+        credential.getPath());
+    UserGroupInformation.createRemoteUser("nobody").doAs((PrivilegedExceptionAction<Void>) () -> {
+      FileSystem theirs = FileSystem.newInstance(TestCluster.ADDRESS, conf);
+      // The key of nobody has this directory as its root, and permits no changes.
+      assertArrayEquals(bytes(10), readAll(theirs, new Path("/data")));
+      assertThrows(AccessControlException.class, () -> theirs.create(new Path("/x")).close());
+      theirs.close();
+      return null;
+    });
+    // Other users have the key of the cluster.
+    FileSystem ours = FileSystem.newInstance(TestCluster.ADDRESS, conf);
+    assertArrayEquals(bytes(10), readAll(ours, path));
+    ours.close();
+    weir("key", "revoke", "nobodys");
+    assertTrue(credential.delete());
+  }
+
+  /** How many of such requests the metadata server has had. */
+  private static long asked(String op) throws Exception {
+    String said = weir("status", "--counters", "--json");
+    Matcher count = Pattern.compile("\"op\\." + op + "\": *([0-9]+)").matcher(said);
+    return count.find() ? Long.parseLong(count.group(1)) : 0;
+  }
+
+  @Test
+  public void aListingHasTheBlocksOfAllFilesInOneRequestForAThousandNames() throws Exception {
+    for (int i = 0; i < 1_100; i++) {
+      write("f" + (10_000 + i), bytes(i % 100));
+    }
+    fs.mkdirs(new Path(DIR, "below"));
+    long opened = asked("open");
+    long listed = asked("readdir");
+    int files = 0;
+    for (RemoteIterator<LocatedFileStatus> all = fs.listLocatedStatus(DIR); all.hasNext();) {
+      LocatedFileStatus file = all.next();
+      if (file.isDirectory()) {
+        continue;
+      }
+      BlockLocation[] blocks = file.getBlockLocations();
+      assertEquals(file.getLen() == 0 ? 0 : 1, blocks.length);
+      if (blocks.length > 0) {
+        assertEquals(file.getLen(), blocks[0].getLength());
+        assertTrue(blocks[0].getHosts().length > 0);
+      }
+      files++;
+    }
+    assertEquals(1_100, files);
+    assertEquals(0, asked("open") - opened);
+    assertTrue(asked("readdir") - listed <= 3);
+  }
+
+  @Test
   public void trashKeepsWhatIsDeleted() throws Exception {
     Configuration conf = TestCluster.conf();
     conf.set("fs.trash.interval", "10");
