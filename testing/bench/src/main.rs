@@ -15,6 +15,7 @@ mod args;
 mod cluster;
 mod coding;
 mod creates;
+mod entries;
 mod failure;
 mod files;
 mod fuse_limit;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             measure(&arguments, |weir, dir| creates::run(creates, weir, dir))
         }
         Some(Other::Names(trees)) => names(&arguments, trees),
+        Some(Other::Entries(of)) => measure(&arguments, |weir, dir| entries::run(of, weir, dir)),
         Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
         None => bench(&arguments),
     };
@@ -84,7 +86,7 @@ fn measure(arguments: &Arguments, run: impl FnOnce(&Path, &Path) -> Done) -> Don
     run(&weir, &dir)
 }
 
-/// Rows of single files first, then trees.
+/// Rows of single files first, then trees, then latencies beside many entries.
 fn names(arguments: &Arguments, trees: &args::Trees) -> Done {
     stop::catch_signals();
     let _alone = machine::alone()?;
@@ -104,6 +106,9 @@ fn names(arguments: &Arguments, trees: &args::Trees) -> Done {
     let verdicts = judge::judge(&results);
     print!("{}", report::text(&results, &verdicts));
     trees::run(trees, &weir, &dir)?;
+    if let Some(namespace) = trees.namespace() {
+        entries::run(&namespace, &weir, &dir)?;
+    }
     results.outcome()
 }
 
