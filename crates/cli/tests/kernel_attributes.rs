@@ -2,12 +2,14 @@
 
 use crate::coherence_io::{Two, two};
 use crate::harness::{Cluster, Place, eventually, root};
-use rustix::fs::{Mode, OFlags, fstat};
+use rustix::fs::{Mode, OFlags, XattrFlags, fstat, getxattr, setxattr};
+use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How often the kernel of the only mount has asked for attributes.
@@ -74,6 +76,34 @@ pub fn looked_at_meanwhile(paths: &[&Path], work: impl FnOnce()) {
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_long_listing_asks_for_the_label_of_no_more_than_one_file() {
+    const FILES: u64 = 50;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("label", &["--targets", "1", "--metrics"]);
+    let dir = cluster.mount("m", "").join("d");
+    fs::create_dir(&dir).unwrap();
+    (0..FILES).for_each(|n| fs::write(dir.join(format!("f{n}")), "text").unwrap());
+    let list =
+        || assert!(Command::new("ls").arg("-l").arg(&dir).output().unwrap().status.success());
+    list();
+    let before = asked_for(&cluster, "xattr");
+    list();
+    let asked = asked_for(&cluster, "xattr") - before;
+    // The access control list of each file, and of the directory.
+    assert!(asked <= FILES + 10, "{asked} extended attributes");
+    let (labelled, name) = (dir.join("f1"), "security.selinux");
+    setxattr(&labelled, name, b"a:b:c", XattrFlags::empty()).unwrap();
+    let mut label = [0; 64];
+    let length = getxattr(&labelled, name, &mut label[..]).unwrap();
+    assert_eq!(&label[..length], b"a:b:c");
+    let none = getxattr(dir.join("f2"), name, &mut label[..]);
+    assert_eq!(none, Err(Errno::OPNOTSUPP));
 }
 
 #[test]

@@ -70,9 +70,12 @@ pub enum Other {
     /// Files made per second by many clients, with one metadata server and with several, beside a
     /// commit of etcd
     Creates(Creates),
-    /// Small files: created, stated and removed, by one process and by four; and common operations
-    /// on trees of them, as root and as an ordinary user
+    /// Small files: created, stated and removed, by one process and by four; common operations on
+    /// trees of them, as root and as an ordinary user; then as `entries`
     Names(Trees),
+    /// Latencies of create, stat and unlink beside many entries, in one directory and in a tree, by
+    /// 1 to 64 clients of the library
+    Entries(Entries),
     /// A load generator
     #[command(hide = true)]
     Worker,
@@ -194,9 +197,42 @@ pub struct Trees {
     /// Only the trees
     #[arg(long)]
     pub trees: bool,
+    /// Entries of the namespace in which latencies are measured last; 0: none
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=10_000_000), default_value_t = 1_000_000)]
+    pub entries: u32,
     /// Also write the results for trees as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// A namespace with many entries.
+#[derive(Args)]
+pub struct Entries {
+    /// Entries that are there
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000), default_value_t = 1_000_000)]
+    pub entries: u32,
+    /// Calls of each kind, by all clients together
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), default_value_t = 20_000)]
+    pub calls: u32,
+    /// Numbers of clients
+    #[arg(long, value_delimiter = ',', default_values_t = CLIENTS,
+          value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub clients: Vec<u32>,
+    /// Also write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Numbers of clients whose latencies are measured.
+const CLIENTS: [u32; 4] = [1, 4, 16, 64];
+
+impl Trees {
+    /// The namespace in which latencies are measured, if any.
+    pub fn namespace(&self) -> Option<Entries> {
+        let entries =
+            Entries { entries: self.entries, calls: 20_000, clients: CLIENTS.to_vec(), json: None };
+        (!self.trees && self.entries > 0).then_some(entries)
+    }
 }
 
 /// What is measured, and how much of it.

@@ -15,6 +15,7 @@ mod args;
 mod cluster;
 mod coding;
 mod creates;
+mod entries;
 mod failure;
 mod files;
 mod fuse_limit;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
             measure(&arguments, |weir, dir| creates::run(creates, weir, dir))
         }
         Some(Other::Names(trees)) => names(&arguments, trees),
+        Some(Other::Entries(of)) => measure(&arguments, |weir, dir| entries::run(of, weir, dir)),
         Some(Other::Small(small)) => measure(&arguments, |weir, dir| small::run(small, weir, dir)),
         Some(Other::Messages(asked)) => messages::run(asked),
         None => bench(&arguments),
@@ -86,7 +88,7 @@ fn measure(arguments: &Arguments, run: impl FnOnce(&Path, &Path) -> Done) -> Don
     run(&weir, &dir)
 }
 
-/// Rows of single files first, then trees.
+/// Rows of single files first, then trees, then latencies beside many entries.
 fn names(arguments: &Arguments, trees: &args::Trees) -> Done {
     stop::catch_signals();
     let _alone = machine::alone()?;
@@ -106,6 +108,9 @@ fn names(arguments: &Arguments, trees: &args::Trees) -> Done {
     let verdicts = judge::judge(&results);
     print!("{}", report::text(&results, &verdicts));
     trees::run(trees, &weir, &dir)?;
+    if let Some(namespace) = trees.namespace() {
+        entries::run(&namespace, &weir, &dir)?;
+    }
     results.outcome()
 }
 
