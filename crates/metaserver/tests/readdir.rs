@@ -199,4 +199,10 @@ fn layouts_come_with_the_names_for_those_who_may_read_and_only_as_many_as_fit() 
     let page = c.ask(&other, &request).unwrap();
     assert!(page.entries[0].attr.is_some() && page.entries[0].layout.is_none());
     assert!(page.entries[1].layout.is_some());
+
+    // Who may list the directory but not search it gets the names alone.
+    let listed_only = SetAttrRequest { mode: Some(0o744), ..set_nothing(dir) };
+    c.make(me, &listed_only).unwrap();
+    let page = c.ask(&other, &request).unwrap();
+    assert!(page.entries.len() == 2 && page.entries.iter().all(|entry| entry.layout.is_none()));
 }

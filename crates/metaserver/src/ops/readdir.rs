@@ -13,6 +13,8 @@ use weir_wire::meta::{DirEntry, DirPage, ReaddirRequest};
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> Outcome<DirPage> {
     let mut inode = inodes::load_directory(tx, request.dir)?;
     access::require(ctx.caller, &inode, access::READ)?;
+    // Without this right nobody opens a file by its name: nor is it told where its bytes are.
+    let layouts = request.layouts && access::allows(ctx.caller, &inode, access::SEARCH);
     let limit = (request.max_entries as usize).clamp(1, MAX_READDIR_ENTRIES);
     let newest = inodes::directory(&mut inode)?.next_cookie.saturating_sub(1);
     let last = if request.last == 0 { newest } else { request.last.min(newest) };
@@ -36,7 +38,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> 
             _ => None,
         };
         let mut layout = None;
-        if let Some(inode) = inode.as_ref().filter(|_| request.layouts) {
+        if let Some(inode) = inode.as_ref().filter(|_| layouts) {
             layout = layout_of(tx, ctx, file, inode)?;
             let bytes = layout.as_ref().map_or(0, |layout| layout.to_bytes().len());
             if bytes > MAX_READDIR_LAYOUT_BYTES {
