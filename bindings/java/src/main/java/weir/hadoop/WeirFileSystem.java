@@ -96,7 +96,8 @@ public class WeirFileSystem extends FileSystem {
   private static String credential(Configuration conf, String cluster, String user) {
     String ofAll = conf.getTrimmed(CREDENTIAL, "");
     String ofCluster = conf.getTrimmed("fs.weir." + cluster + ".credential", ofAll);
-    return conf.getTrimmed("fs.weir." + cluster + "." + user + ".credential", ofCluster);
+    // A name of a cluster may have dots: "a.nobody" is not user "nobody" of "a".
+    return conf.getTrimmed("fs.weir." + cluster + ".user." + user + ".credential", ofCluster);
   }
 
   private static long blockBytes(Configuration conf) throws IOException {

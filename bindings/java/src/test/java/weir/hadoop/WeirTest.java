@@ -341,7 +341,7 @@ public class WeirTest {
     weir("key", "new", "nobodys", "--read-only", "--subtree", DIR.toString(), "-o",
         credential.getPath());
     Configuration conf = TestCluster.conf();
-    conf.set("fs.weir." + TestCluster.ADDRESS.getAuthority() + ".nobody.credential",
+    conf.set("fs.weir." + TestCluster.ADDRESS.getAuthority() + ".user.nobody.credential",
         credential.getPath());
     UserGroupInformation.createRemoteUser("nobody").doAs((PrivilegedExceptionAction<Void>) () -> {
       FileSystem theirs = FileSystem.newInstance(TestCluster.ADDRESS, conf);
