@@ -75,16 +75,24 @@ fn a_program_says_by_attributes_how_it_reads() {
 }
 
 /// The requests of a mount that reads a file backwards, after it was told something.
-fn backward(
+fn backward(cluster: &Cluster<'_>, of: (&str, &str), bytes: &[u8], say: impl FnOnce(&Path)) -> u64 {
+    backward_when_open(cluster, of, bytes, say, |_| {})
+}
+
+/// The same, if something is said of the open file too.
+fn backward_when_open(
     cluster: &Cluster<'_>,
     (mount, file): (&str, &str),
     bytes: &[u8],
     say: impl FnOnce(&Path),
+    say_open: impl FnOnce(&Path),
 ) -> u64 {
     let mnt = cluster.mount(mount, "rw");
     say(&mnt);
-    let file = File::open(mnt.join(file)).unwrap();
+    let path = mnt.join(file);
+    let file = File::open(&path).unwrap();
     fadvise(&file, 0, None, Advice::Random).unwrap();
+    say_open(&path);
     let before = reads(cluster);
     let mut piece = vec![0; PIECE];
     for at in (0..bytes.len()).step_by(PIECE).rev() {
@@ -134,4 +142,11 @@ fn a_directory_says_how_the_files_below_it_are_read() {
         removexattr(mnt.join("d"), "user.weir.hint.reverse").unwrap();
     });
     assert!(taken_back > hinted * 2, "{taken_back} requests");
+    // A file whose own hint is taken back has that of the directory again.
+    let say = |mnt: &Path| set(&mnt.join("d"), "reverse", "").unwrap();
+    let again = backward_when_open(&cluster, ("again", file), &bytes, say, |path| {
+        set(path, "random", "").unwrap();
+        removexattr(path, "user.weir.hint.random").unwrap();
+    });
+    assert!(again * 4 <= usual, "{again} of {usual} requests");
 }

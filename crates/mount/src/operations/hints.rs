@@ -100,7 +100,12 @@ impl WeirFs {
         }
         self.with_own(ctx, node, |handle| {
             if let Hint::File(hint) = hint {
-                return hint.give(&handle.context(ctx), handle, value);
+                hint.give(&handle.context(ctx), handle, value)?;
+                if value.is_none() {
+                    // What is said of a directory above holds again.
+                    self.hint_of_directory(ctx, handle);
+                }
+                return Ok(());
             }
             let mut reading = handle.reading.write().unwrap_or_else(PoisonError::into_inner);
             let part = match value {
