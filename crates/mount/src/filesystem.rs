@@ -140,7 +140,9 @@ impl Filesystem for WeirFs {
         let dir = self.file(parent)?;
         let rmdir = |by: &Context| self.client.rmdir(by, dir, name);
         in_directory(self.changing(ctx, &[dir], || self.judged(ctx, dir, CHANGE, rmdir)))?;
-        self.nodes.removed(parent, name);
+        if let Some(gone) = self.nodes.removed(parent, name) {
+            self.below.forget(gone);
+        }
         Ok(())
     }
 

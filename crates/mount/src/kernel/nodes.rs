@@ -178,12 +178,13 @@ impl Nodes {
         Some(last.clone())
     }
 
-    /// Records that the kernel is told of its removal of a directory.
-    pub(crate) fn removed(&self, parent: NodeId, name: &[u8]) {
+    /// Records that the kernel is told of its removal of a directory. Returns that directory, if the
+    /// kernel knew it.
+    pub(crate) fn removed(&self, parent: NodeId, name: &[u8]) -> Option<FileId> {
         let mut table = self.lock();
-        if let Some(gone) = table.at.get(&(parent, name.into())).copied() {
-            table.put(gone, Place::Removed);
-        }
+        let gone = table.at.get(&(parent, name.into())).copied()?;
+        table.put(gone, Place::Removed);
+        Some(gone.0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

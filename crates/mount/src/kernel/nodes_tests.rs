@@ -89,7 +89,8 @@ fn the_directory_above_is_where_the_kernel_has_it() {
     // Below an alias it is the directory all the same.
     found(&nodes, FileId(21), alias, b"below");
     assert_eq!(nodes.parent(21), Some(D));
-    nodes.removed(Q, b"d");
+    assert_eq!(nodes.removed(Q, b"other"), None);
+    assert_eq!(nodes.removed(Q, b"d"), Some(D));
     assert_eq!(nodes.parent(20), None);
 }
 

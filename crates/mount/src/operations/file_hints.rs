@@ -19,6 +19,8 @@ use weir_fuse::{Errno, NodeId, Reply, RequestContext};
 
 /// What the names of these attributes begin with.
 const PREFIX: &[u8] = b"user.weir.hint.";
+/// The longest value that is kept of a directory, bytes.
+const MAX_KEPT_BYTES: usize = 64;
 
 /// Name of a hint; `None` if there is no such hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,9 @@ impl FileHint {
         let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
         let text = text.trim_end_matches(['\0', '\n']);
         let name = self.0.ok_or(Errno::EINVAL)?;
+        if text.len() > MAX_KEPT_BYTES {
+            return Err(Errno::EINVAL);
+        }
         match self.said(text)?[..] {
             [Hint::WillNeed(..) | Hint::DoneWith(..)] => Err(Errno::EINVAL),
             [Hint::Records(bytes)] if bytes > Hint::MAX_RECORD_BYTES => Err(Errno::EINVAL),
@@ -161,6 +166,7 @@ mod tests {
             (&b"user.weir.hint.will_need"[..], &b"0+1"[..]),
             (b"user.weir.hint.done_with", b"0+1"),
             (b"user.weir.hint.records", b"8M"),
+            (b"user.weir.hint.records", &[b'0'; 65]),
             (b"user.weir.hint.size", b""),
         ] {
             assert_eq!(said(name, value), Err(Errno::EINVAL));

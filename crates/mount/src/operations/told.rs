@@ -162,6 +162,10 @@ impl WeirFs {
         {
             self.client.let_go(needless);
         }
+        if left.nlink == 0 && left.kind == FileKind::Directory {
+            // By a rename over it.
+            self.below.forget(left.file);
+        }
         self.nodes.has_lost_a_name(left);
     }
 
