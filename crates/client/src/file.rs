@@ -21,13 +21,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use weir_layout::{Region, RegionList};
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, TargetId};
+use weir_types::{
+    Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, Segment, SegmentIndex, TargetId,
+};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
 
 /// Timeout for asking for the size during a call, milliseconds. Usually the answer takes a few
 /// milliseconds.
 const UNDER_WAY_MS: u64 = 2_000;
+
+/// How often the parities of a segment that changes are compared.
+const MAX_COMPARED: usize = 3;
 
 /// An open file. Close it to learn of errors; dropping it closes it silently.
 pub struct File {
@@ -489,8 +494,24 @@ impl File {
         let call = self.call(ctx);
         self.state.refresh(&self.inner, ctx)?;
         let mut found = Compared::default();
-        for segment in self.layout().segments.iter().filter(|segment| segment.is_coded()) {
-            parities::compare(call, segment, &mut found, told)?;
+        let is_coded = |segment: &&Segment| segment.is_coded();
+        let indexes: Vec<SegmentIndex> =
+            self.layout().segments.iter().filter(is_coded).map(|segment| segment.index).collect();
+        for index in indexes {
+            let mut tries = 0;
+            // As it is now; it may have no parities any more.
+            while let Some(segment) =
+                self.layout().segments.iter().filter(is_coded).find(|now| now.index == index)
+            {
+                if parities::compare(call, segment, &mut found, told)? {
+                    break;
+                }
+                tries += 1;
+                if tries == MAX_COMPARED {
+                    let text = format!("segment {index} changes all the time");
+                    return Err(Error::new(ErrorKind::Busy, text));
+                }
+            }
         }
         Ok(found)
     }

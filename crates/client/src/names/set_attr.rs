@@ -58,7 +58,7 @@ impl Inner {
         self.keep_changed(&changed, &reply.attr, None);
         if request.size.is_some() {
             // It may have been opened meanwhile, or closed and opened again.
-            state = self.was_cut(request.file, reply.attr.generation);
+            state = self.was_cut(&reply.attr);
         }
         match (&state, request.size) {
             (Some(state), Some(size)) => {

@@ -81,6 +81,7 @@ impl OpenState {
             layout: open.layout.clone(),
             newest: open.layout.epoch,
             generation: open.attr.generation,
+            begins_anew: false,
             read: Capabilities::default(),
             write: Capabilities::default(),
         };

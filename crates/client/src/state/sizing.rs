@@ -81,12 +81,4 @@ impl OpenState {
     pub(crate) fn size_alone(&self, inner: &Inner) -> Option<WriteGuard<'_, ()>> {
         (!inner.is_excluded_above()).then(|| self.sizing.write())
     }
-
-    /// As [`OpenState::share_size`], if that can be had without waiting.
-    pub(crate) fn try_share_size(&self, inner: &Inner) -> Result<Option<ReadGuard<'_, ()>>, ()> {
-        if inner.is_excluded_above() {
-            return Ok(None);
-        }
-        self.sizing.try_read().map(Some).ok_or(())
-    }
 }
