@@ -15,7 +15,7 @@ use crate::io::fence::Fenced;
 use crate::io::read::may_read_any_copy;
 use crate::io::read::parities::{self, Compared};
 use crate::io::writer::Returns;
-use crate::leases::{Entered, enter, span};
+use crate::leases::{Entered, enter, share_size, span};
 use crate::state::{Call, Inner, OpenState, ReadOp, Reader, WriteData, Writer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -449,20 +449,20 @@ impl File {
     /// or close. A mount flushes whenever any copy of a descriptor is closed, and that process may
     /// not be the writer.
     pub fn flush(&self, ctx: &Context) -> Result<()> {
-        let _sizing = self.state.share_size(&self.inner);
+        let _sizing = share_size(&self.inner, &self.state);
         Writer::flush_and_keep_error(self.call(ctx))
     }
 
     /// As [`File::flush`], for a descriptor that is closed. The metadata server is told the size of a
     /// new small file while its bytes are on their way, and which columns it has with the close.
     pub fn flush_for_close(&self, ctx: &Context) -> Result<()> {
-        let _sizing = self.state.share_size(&self.inner);
+        let _sizing = share_size(&self.inner, &self.state);
         Writer::flush_for_close(self.call(ctx))
     }
 
     /// Makes data and metadata durable.
     pub fn sync(&self, ctx: &Context) -> Result<()> {
-        let _sizing = self.state.share_size(&self.inner);
+        let _sizing = share_size(&self.inner, &self.state);
         Writer::sync(self.call(ctx))
     }
 
@@ -519,7 +519,7 @@ impl File {
     /// Flushes and closes.
     pub fn close(mut self, ctx: &Context) -> Result<()> {
         self.closed = true;
-        let sizing = self.state.share_size(&self.inner);
+        let sizing = share_size(&self.inner, &self.state);
         let result = Writer::close(self.call(ctx));
         drop(sizing);
         self.inner.closed(&self.state);

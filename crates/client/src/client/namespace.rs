@@ -4,6 +4,7 @@ use super::Client;
 use crate::context::Context;
 use crate::core::news::Found;
 use crate::file::{File, set_nothing};
+use crate::leases::Cut;
 use crate::state::{Call, Writer};
 use std::time::Duration;
 use weir_host::clock::since_boot;
@@ -485,7 +486,7 @@ impl Client {
         layout: Option<LayoutSpec>,
     ) -> Result<()> {
         // An empty file gets other objects: what is written meanwhile would not be in them.
-        let cut = self.inner.begin_cut(file);
+        let cut = Cut::begin(&self.inner, file);
         let _alone = cut.alone();
         let state = self.inner.open_state(file);
         if let Some(state) = &state {
