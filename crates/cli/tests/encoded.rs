@@ -2,12 +2,15 @@
 //! and made whole on other targets.
 
 use crate::harness::{Cluster, Place, eventually_within, noise, root};
+use crate::library;
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use weir_client::{Context, CreateOptions};
 use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
+use weir_wire::Rights;
 
 const LEN: usize = 3_000_001;
 /// Long enough for any machine: what is awaited comes in seconds.
@@ -423,4 +426,27 @@ fn a_drained_target_gives_its_part_to_another() {
         cluster.weir(&["target", "undrain", &target]).ok();
     }
     cluster.weir(&["fsck"]).ok();
+}
+
+#[test]
+fn a_file_that_this_client_has_open_is_emptied_without_copies_in_between() {
+    let place = Place::new();
+    let (cluster, _) = with_file(&place);
+    cluster.weir(&["setlayout", "weir:/d/data", "--reduce", "raid6", "--after", "0s"]).ok();
+    encoded(&cluster);
+    let (ctx, fs) = (Context::root(), library::client(&cluster, false));
+    let dir = fs.lookup(&ctx, FileId::ROOT, b"d").unwrap().file;
+    let found = fs.lookup(&ctx, dir, b"data").unwrap();
+    let (reader, _) = fs.open(&ctx, found.file, Rights::READ).unwrap();
+    // Nobody could compute what they have.
+    let dead = ["data-1", "data-2", "data-3"];
+    dead.iter().for_each(|daemon| cluster.kill(daemon));
+    let options = CreateOptions { truncate: true, ..CreateOptions::default() };
+    let (file, attr) = fs.create(&ctx, dir, b"data", &options).unwrap();
+    assert_eq!((attr.file, attr.size), (found.file, 0));
+    cluster.weir(&["up"]).ok();
+    file.append(&ctx, b"anew").unwrap();
+    file.close(&ctx).unwrap();
+    reader.close(&ctx).unwrap();
+    assert_eq!(fs.getattr(&ctx, found.file).unwrap().size, 4);
 }

@@ -151,3 +151,24 @@ fn a_file_that_is_opened_while_it_is_cut_by_path_loses_no_later_write() {
         assert_eq!(fs.getattr(&ctx, attr.file).unwrap().size, 20_016 + round, "round {round}");
     }
 }
+
+/// As before, but nobody asks for the size: what an open was answered before the cut is not believed.
+#[test]
+fn an_append_goes_to_the_end_that_another_thread_has_set_while_the_file_was_opened() {
+    let place = Place::new();
+    let cluster = place.up("fence", &["--targets", "4"]);
+    let (ctx, fs) = (Context::root(), client(&cluster, false));
+    let (file, attr) = fs.create(&ctx, FileId::ROOT, b"f", &CreateOptions::default()).unwrap();
+    file.close(&ctx).unwrap();
+    let set = |size| SetAttrRequest { size: Some(size), ..weir_client::set_nothing(attr.file) };
+    for round in 0..300 {
+        fs.setattr(&ctx, &set(30_000)).unwrap();
+        let open = std::thread::scope(|scope| {
+            let open = scope.spawn(|| fs.open(&ctx, attr.file, Rights::READ_WRITE).unwrap().0);
+            fs.setattr(&ctx, &set(8_000)).unwrap();
+            open.join().unwrap()
+        });
+        assert_eq!(open.append(&ctx, b"end").unwrap(), 8_000, "round {round}");
+        open.close(&ctx).unwrap();
+    }
+}

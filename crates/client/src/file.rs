@@ -15,19 +15,24 @@ use crate::io::fence::Fenced;
 use crate::io::read::may_read_any_copy;
 use crate::io::read::parities::{self, Compared};
 use crate::io::writer::Returns;
-use crate::leases::{Entered, enter, span};
+use crate::leases::{Entered, enter, share_size, span};
 use crate::state::{Call, Inner, OpenState, ReadOp, Reader, WriteData, Writer};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use weir_layout::{Region, RegionList};
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, TargetId};
+use weir_types::{
+    Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, Segment, SegmentIndex, TargetId,
+};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
 
 /// Timeout for asking for the size during a call, milliseconds. Usually the answer takes a few
 /// milliseconds.
 const UNDER_WAY_MS: u64 = 2_000;
+
+/// How often the parities of a segment that changes are compared.
+const MAX_COMPARED: usize = 3;
 
 /// An open file. Close it to learn of errors; dropping it closes it silently.
 pub struct File {
@@ -444,20 +449,20 @@ impl File {
     /// or close. A mount flushes whenever any copy of a descriptor is closed, and that process may
     /// not be the writer.
     pub fn flush(&self, ctx: &Context) -> Result<()> {
-        let _sizing = self.state.share_size(&self.inner);
+        let _sizing = share_size(&self.inner, &self.state);
         Writer::flush_and_keep_error(self.call(ctx))
     }
 
     /// As [`File::flush`], for a descriptor that is closed. The metadata server is told the size of a
     /// new small file while its bytes are on their way, and which columns it has with the close.
     pub fn flush_for_close(&self, ctx: &Context) -> Result<()> {
-        let _sizing = self.state.share_size(&self.inner);
+        let _sizing = share_size(&self.inner, &self.state);
         Writer::flush_for_close(self.call(ctx))
     }
 
     /// Makes data and metadata durable.
     pub fn sync(&self, ctx: &Context) -> Result<()> {
-        let _sizing = self.state.share_size(&self.inner);
+        let _sizing = share_size(&self.inner, &self.state);
         Writer::sync(self.call(ctx))
     }
 
@@ -489,8 +494,24 @@ impl File {
         let call = self.call(ctx);
         self.state.refresh(&self.inner, ctx)?;
         let mut found = Compared::default();
-        for segment in self.layout().segments.iter().filter(|segment| segment.is_coded()) {
-            parities::compare(call, segment, &mut found, told)?;
+        let is_coded = |segment: &&Segment| segment.is_coded();
+        let indexes: Vec<SegmentIndex> =
+            self.layout().segments.iter().filter(is_coded).map(|segment| segment.index).collect();
+        for index in indexes {
+            let mut tries = 0;
+            // As it is now; it may have no parities any more.
+            while let Some(segment) =
+                self.layout().segments.iter().filter(is_coded).find(|now| now.index == index)
+            {
+                if parities::compare(call, segment, &mut found, told)? {
+                    break;
+                }
+                tries += 1;
+                if tries == MAX_COMPARED {
+                    let text = format!("segment {index} changes all the time");
+                    return Err(Error::new(ErrorKind::Busy, text));
+                }
+            }
         }
         Ok(found)
     }
@@ -498,7 +519,7 @@ impl File {
     /// Flushes and closes.
     pub fn close(mut self, ctx: &Context) -> Result<()> {
         self.closed = true;
-        let sizing = self.state.share_size(&self.inner);
+        let sizing = share_size(&self.inner, &self.state);
         let result = Writer::close(self.call(ctx));
         drop(sizing);
         self.inner.closed(&self.state);

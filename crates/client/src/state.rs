@@ -31,7 +31,7 @@ pub(crate) use self::locks::{Owed, holder};
 pub(crate) use self::open::{CUT_BYTES, OpenState, was_refused};
 pub(crate) use self::read_op::{Around, ReadOp};
 pub(crate) use self::reader::{Data, Piece, Reader};
-pub(crate) use self::sizing::Cut;
+pub(crate) use self::sizing::Sizing;
 pub(crate) use self::together::{Queued, Waiting, Write};
 pub use self::upper::UpperCache;
 pub(crate) use self::write_op::{Sent, WriteOp};

@@ -232,16 +232,6 @@ impl<T: ?Sized> RwLock<T> {
         WriteGuard { guard: Some(guard), lock: self }
     }
 
-    /// Read access, if no thread has write access.
-    pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        let guard = match self.inner.try_read() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(ReadGuard { guard: Some(guard), lock: self })
-    }
-
     /// Write access, if no thread has any access.
     pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
         let guard = match self.inner.try_write() {

@@ -164,6 +164,20 @@ fn privileges_of_programs_go_with_their_owner_and_their_contents() {
     assert_eq!(f.as_user(&owner(), &foreign).unwrap().attr.mode, 0o755);
     let file = f.file("g", 0o6777);
     assert_eq!(f.as_user(&other(), &set_size(file, 5)).unwrap().attr.mode, 0o777);
+    let shut = CreateRequest {
+        exclusive: false,
+        truncate: true,
+        rights: Rights::READ,
+        ..create_request(ROOT, "shut")
+    };
+    // Nobody learns more than that he may not, whoever has it open.
+    let file = f.file("shut", 0o444);
+    let mut client = f.c.client(root());
+    f.c.make(&mut client, &OpenRequest { file, rights: Rights::READ_WRITE }).unwrap();
+    client.caller = other();
+    assert_eq!(kind(f.c.make(&mut client, &shut)), ErrorKind::AccessDenied);
+    client.caller = root();
+    assert_eq!(kind(f.c.make(&mut client, &shut)), ErrorKind::Busy);
     f.file("h", 0o6777);
     let empty = CreateRequest { exclusive: false, truncate: true, ..create_request(ROOT, "h") };
     assert_eq!(f.as_user(&root(), &empty).unwrap().attr.mode, 0o6777);

@@ -70,6 +70,11 @@ pub fn compare(
     Ok(found)
 }
 
+/// Whether a file was removed meanwhile.
+fn is_gone(client: &Client, file: FileId) -> bool {
+    client.getattr(&Context::root(), file).is_err_and(|error| error.kind == ErrorKind::NotFound)
+}
+
 impl Parities {
     fn compare_file(&mut self, client: &Client, file: FileId, told: &mut dyn FnMut(u64, usize)) {
         let ctx = Context::root();
@@ -86,8 +91,7 @@ impl Parities {
                 let listed = compared.unequal.into_iter().take(room);
                 self.unequal.extend(listed.map(|unequal| (file, unequal)));
             }
-            // It was removed meanwhile.
-            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Stale) => {}
+            Err(_) if is_gone(client, file) => {}
             Err(error) => {
                 self.failed += 1;
                 if self.failures.len() < MAX_LISTED {

@@ -3,7 +3,8 @@
 use super::Client;
 use crate::context::Context;
 use crate::core::news::Found;
-use crate::file::File;
+use crate::file::{File, set_nothing};
+use crate::leases::Cut;
 use crate::state::{Call, Writer};
 use std::time::Duration;
 use weir_host::clock::since_boot;
@@ -17,6 +18,9 @@ use weir_wire::meta::{
     SetAttrRequest, SetLayoutRequest, SetXattrRequest, StatfsRequest, SymlinkRequest,
     UnlinkRequest, XattrMode,
 };
+
+/// How often a name may become another file's while its file is emptied.
+const MAX_REPLACED: usize = 16;
 
 /// Options for creating a file.
 #[derive(Clone, Debug)]
@@ -174,7 +178,7 @@ impl Client {
         name: Option<&[u8]>,
         options: &CreateOptions,
     ) -> Result<(File, Attr)> {
-        let mut request = CreateRequest {
+        let request = CreateRequest {
             parent,
             name: name.unwrap_or_default().into(),
             kind: FileKind::File,
@@ -186,16 +190,42 @@ impl Client {
             rights: options.rights,
             layout: options.layout.clone(),
         };
-        match self.open_made(ctx, name, &request) {
-            // This client has it open: then a cut excludes the writes of other threads.
-            Err(error) if error.kind == ErrorKind::Busy && request.truncate => {
-                request.truncate = false;
-                let (handle, _) = self.open_made(ctx, name, &request)?;
-                let attr = handle.truncate(ctx, 0)?;
-                Ok((handle, self.inner.seen(attr)))
+        let mut made = self.open_made(ctx, name, &request);
+        for _ in 0..MAX_REPLACED {
+            match (&made, name) {
+                (Err(error), Some(name)) if error.kind == ErrorKind::Busy && request.truncate => {
+                    if let Some(opened) = self.cut_and_open(ctx, name, &request)? {
+                        return Ok(opened);
+                    }
+                }
+                _ => break,
             }
-            made => made,
+            made = self.open_made(ctx, name, &request);
         }
+        made
+    }
+
+    /// Empties and opens a file that this client has open: then the cut excludes the writes of other
+    /// threads. It comes first, because an empty file needs no copies in place of its parities.
+    /// `None`: the name has become another file's.
+    fn cut_and_open(
+        &self,
+        ctx: &Context,
+        name: &[u8],
+        request: &CreateRequest,
+    ) -> Result<Option<(File, Attr)>> {
+        let there = match self.lookup(ctx, request.parent, name) {
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
+            there => there?,
+        };
+        self.inner.set_attr(ctx, &SetAttrRequest { size: Some(0), ..set_nothing(there.file) })?;
+        let request = CreateRequest { truncate: false, ..request.clone() };
+        let (handle, attr) = self.open_made(ctx, Some(name), &request)?;
+        if attr.file == there.file {
+            return Ok(Some((handle, attr)));
+        }
+        handle.close(ctx)?;
+        Ok(None)
     }
 
     fn open_made(
@@ -456,7 +486,7 @@ impl Client {
         layout: Option<LayoutSpec>,
     ) -> Result<()> {
         // An empty file gets other objects: what is written meanwhile would not be in them.
-        let cut = self.inner.begin_cut(file);
+        let cut = Cut::begin(&self.inner, file);
         let _alone = cut.alone();
         let state = self.inner.open_state(file);
         if let Some(state) = &state {
@@ -465,7 +495,9 @@ impl Client {
         }
         let before = state.as_ref().map(|state| state.generation());
         let request = SetLayoutRequest { file, layout };
+        state.iter().for_each(|state| state.begin_resize());
         let (done, _) = self.inner.alter(ctx, &request, &[file], &[]);
+        state.iter().for_each(|state| state.end_resize(None));
         let Some((state, before)) = state.zip(before) else { return done };
         if done.is_err() {
             // It may have been done all the same: the next call asks for its lease again, and

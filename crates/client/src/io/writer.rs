@@ -317,8 +317,10 @@ impl Writer {
 
     /// Sends and commits data that has waited long enough.
     pub(crate) fn flush_old(call: Call<'_>) {
-        // Whoever cuts the file has sent all, and tells.
-        let Ok(_sizing) = call.file.try_share_size(call.inner) else { return };
+        // Whoever cuts the file has sent all, and is told the new size.
+        if call.file.is_resizing() {
+            return;
+        }
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
         if writer.since().is_none() && call.file.uncommitted().is_some() {

@@ -1,5 +1,6 @@
 //! Calls under leases: entering a lease, and acquiring a missing one.
 
+use super::cut::{share_size, size_alone};
 use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::{CallKind, Enter, FileLease, blocks};
@@ -43,10 +44,10 @@ impl<'a> Excludes<'a> {
     fn by(call: Call<'a>, kind: CallKind) -> Option<Self> {
         match kind {
             CallKind::Write => {
-                call.file.share_size(call.inner).map(|guard| Self::Cuts { _shared: guard })
+                share_size(call.inner, call.file).map(|guard| Self::Cuts { _shared: guard })
             }
             CallKind::Whole => {
-                call.file.size_alone(call.inner).map(|guard| Self::Writes { _alone: guard })
+                size_alone(call.inner, call.file).map(|guard| Self::Writes { _alone: guard })
             }
             // A page waits for nobody; the layer above, which writes it back, writes none while it
             // cuts.

@@ -10,6 +10,9 @@ use weir_types::{Error, ErrorKind, Generation, Placement, Result, Segment, Targe
 use weir_wire::capability::Rights;
 use weir_wire::meta::{ExtendRequest, GetLayoutRequest, LayoutPage};
 
+/// The most replies of one call that others may overtake.
+const MAX_OVERTAKEN: usize = 100;
+
 impl OpenState {
     /// Renews layout, generation and capabilities, and the cluster map. Attributes are not renewed:
     /// a request for them waits for clients that give up a lease, and this client may have to write
@@ -61,7 +64,7 @@ impl OpenState {
         if range.end > MAX_FILE_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
         }
-        let mut covered = self.covered();
+        let (mut covered, mut overtaken) = (self.covered(), 0);
         let mut given = BTreeMap::new();
         while covered < range.end {
             let (chunk_bytes, is_graduated) = self.with_layout(|layout| {
@@ -82,7 +85,16 @@ impl OpenState {
                     *given.entry(target).or_default() += segment.len.unwrap_or_default();
                 }
             }
-            self.take_page(&page, covered);
+            if !self.take_page(&page, covered) {
+                overtaken += 1;
+                if overtaken > MAX_OVERTAKEN {
+                    let text = "the layout of the file changes all the time";
+                    return Err(Error::new(ErrorKind::TimedOut, text));
+                }
+                self.refresh(call.inner, call.ctx)?;
+                covered = self.covered();
+                continue;
+            }
             let now = self.covered();
             if now <= covered {
                 return Err(Error::new(ErrorKind::Internal, "the layout was not extended"));

@@ -5,7 +5,7 @@ use crate::core::news::Found;
 use crate::state::{Inner, OpenState};
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use weir_types::{FileId, Generation, Result};
+use weir_types::{Attr, FileId, Result};
 use weir_wire::meta::{OpenFile, ReassertRequest};
 
 /// Marks an open as under way until it is dropped.
@@ -65,13 +65,14 @@ impl Inner {
         }
     }
 
-    /// Records that this client has cut a file, also for opens that are under way. Returns its state,
-    /// if it is open.
-    pub(crate) fn was_cut(&self, file: FileId, generation: Generation) -> Option<Arc<OpenState>> {
+    /// Records that this client has cut a file, also for opens that are under way: what they were
+    /// answered before has the old size. Returns its state, if it is open.
+    pub(crate) fn was_cut(&self, attr: &Attr) -> Option<Arc<OpenState>> {
         let mut opened = self.holdings.opened.lock();
-        opened.departed.cut(file, generation);
-        let (state, _) = opened.files.get(&file)?;
-        state.is_own(generation);
+        opened.departed.cut(attr.file, attr.generation);
+        opened.departed.left(attr.file, attr.change);
+        let (state, _) = opened.files.get(&attr.file)?;
+        state.is_own(attr.generation);
         Some(state.clone())
     }
 

@@ -1,7 +1,8 @@
 //! Changes of attributes, and of the size of a file.
 
 use crate::context::Context;
-use crate::state::{Call, Cut, Inner, OpenState, Writer};
+use crate::leases::Cut;
+use crate::state::{Call, Inner, OpenState, Writer};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_types::{Attr, Caller, Result};
@@ -14,7 +15,7 @@ impl Inner {
         ctx: &Context,
         request: &SetAttrRequest,
     ) -> Result<Attr> {
-        let cut = request.size.map(|_| self.begin_cut(request.file));
+        let cut = request.size.map(|_| Cut::begin(self, request.file));
         let _alone = cut.as_ref().and_then(Cut::alone);
         let mut state = self.open_state(request.file);
         if let Some(state) = &state {
@@ -58,7 +59,7 @@ impl Inner {
         self.keep_changed(&changed, &reply.attr, None);
         if request.size.is_some() {
             // It may have been opened meanwhile, or closed and opened again.
-            state = self.was_cut(request.file, reply.attr.generation);
+            state = self.was_cut(&reply.attr);
         }
         match (&state, request.size) {
             (Some(state), Some(size)) => {

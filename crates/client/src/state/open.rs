@@ -37,7 +37,7 @@ pub(crate) struct OpenState {
     pub(crate) reader: Mutex<Reader>,
     /// Held during a report of size and time by a caller without the writer's lock.
     pub(crate) reporting: Mutex<()>,
-    /// See [`OpenState::share_size`].
+    /// Taken by `leases::cut`.
     pub(crate) sizing: Sizing,
     /// The choice of the copies to read.
     pub(crate) choosing: Arc<Choosing>,
@@ -81,6 +81,7 @@ impl OpenState {
             layout: open.layout.clone(),
             newest: open.layout.epoch,
             generation: open.attr.generation,
+            begins_anew: false,
             read: Capabilities::default(),
             write: Capabilities::default(),
         };

@@ -138,12 +138,12 @@ fn open_existing(
     let file = dentry.file;
     let mut inode = inodes::load_named(tx, file)?;
     let truncate = request.truncate && inode.kind == FileKind::File;
-    if truncate && ctx.opens.rights(ctx.session, file).is_some() {
-        let text = "this client has the file open: cut it under that handle";
-        return Err(Error::new(ErrorKind::Busy, text).into());
-    }
     let needed = if truncate { request.rights.union(Rights::WRITE) } else { request.rights };
     open::require_openable(ctx, &inode, needed)?;
+    if truncate && ctx.opens.rights(ctx.session, file).is_some() {
+        let text = "this client has the file open: cut it first, then open it without";
+        return Err(Error::new(ErrorKind::Busy, text).into());
+    }
     ctx.opens.check_room(ctx.session)?;
     let mut layout = None;
     if truncate {

@@ -7,14 +7,20 @@ use super::decode::{UNIT, Undecoded, has_whole, is_current, plan_part};
 use crate::core::plan::Plan;
 use crate::state::{Call, ReadOp};
 use std::ops::Range;
+use std::time::Duration;
 use weir_erasure::Code;
 use weir_layout::object_len;
+use weir_net::Wait;
 use weir_types::{
     ColumnIndex, CopyIndex, Error, ErrorKind, ObjectId, Result, Segment, SegmentIndex,
 };
 
 /// Bytes of each object that are compared at a time.
 const STEP_BYTES: u64 = 256 << 10;
+/// How often what a server does not give is asked for again, each time with twice the patience, and
+/// the pause before the first time.
+const MAX_ROUNDS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The most ranges that are named of one file.
 const MAX_UNEQUAL: usize = 1000;
 
@@ -41,7 +47,7 @@ pub struct Compared {
 }
 
 /// Compares the parities of a segment. `told` is called with the bytes that were read of each object
-/// and the number of objects. A segment that has changed meanwhile adds nothing.
+/// and the number of objects. Returns `false`, and adds nothing, if the segment has changed meanwhile.
 ///
 /// # Errors
 /// `Unreachable`: a server does not give its part.
@@ -50,7 +56,7 @@ pub(crate) fn compare(
     segment: &Segment,
     found: &mut Compared,
     told: &mut dyn FnMut(u64, usize),
-) -> Result<()> {
+) -> Result<bool> {
     let object = ObjectId {
         file: call.file.id,
         segment: segment.index,
@@ -75,7 +81,7 @@ pub(crate) fn compare(
             Ok(read) => differing(&code, &read, (segment.index, at), &mut unequal)?,
             // It may not be there any more.
             Err(error) => match is_current(call, &[(object, segment.clone())]) {
-                Err(Undecoded::Changed) => return Ok(()),
+                Err(Undecoded::Changed) => return Ok(false),
                 current => return Err(current.err().map_or(error, Error::from)),
             },
         }
@@ -84,13 +90,13 @@ pub(crate) fn compare(
         at = end;
     }
     match is_current(call, &[(object, segment.clone())]) {
-        Err(Undecoded::Changed) => return Ok(()),
+        Err(Undecoded::Changed) => return Ok(false),
         current => current?,
     }
     (found.segments, found.bytes) = (found.segments + 1, found.bytes + bytes);
     let room = MAX_UNEQUAL.saturating_sub(found.unequal.len());
     found.unequal.extend(unequal.into_iter().take(room));
-    Ok(())
+    Ok(true)
 }
 
 /// A range of all objects of a set.
@@ -106,11 +112,20 @@ fn read_all(
         plan_part(&mut plan, of, number, range, number * len)?;
     }
     let mut bytes = vec![0; len * blocks];
-    let mut read = ReadOp::start(call, plan, bytes.len(), (false, false));
-    let lacking = read.take(call, &mut bytes)?;
-    if let Some(part) = lacking.first() {
-        let text = format!("part {part} of segment {} cannot be read", of.1.segment);
-        return Err(Error::new(ErrorKind::Unreachable, text));
+    let wait = Wait::for_ms(call.inner.config.request_timeout_ms).interruptible(call.ctx.interrupt);
+    let mut rounds = 0;
+    loop {
+        let mut read = ReadOp::start(call, plan.clone(), bytes.len(), (false, false));
+        read.set_rounds(rounds);
+        let lacking = read.take(call, &mut bytes)?;
+        let Some(part) = lacking.first() else { break };
+        // Its disk may only be busy, or its server be started again.
+        if rounds == MAX_ROUNDS {
+            let text = format!("part {part} of segment {} cannot be read", of.1.segment);
+            return Err(Error::new(ErrorKind::Unreachable, text));
+        }
+        wait.sleep(FIRST_PAUSE * 2_u32.pow(rounds))?;
+        rounds += 1;
     }
     Ok(bytes.chunks(len).map(<[u8]>::to_vec).collect())
 }

@@ -19,6 +19,8 @@ pub(super) struct Granted {
     /// Epoch of the newest layout that was seen.
     pub(super) newest: Epoch,
     pub(super) generation: Generation,
+    /// Whether the next generation counts though it be older.
+    pub(super) begins_anew: bool,
     pub(super) read: Capabilities,
     pub(super) write: Capabilities,
 }
@@ -67,6 +69,15 @@ pub(super) fn segment_of(layout: &FileLayout, index: SegmentIndex) -> Option<&Se
 }
 
 impl Granted {
+    /// Takes over a generation, unless a later reply had a newer one.
+    pub(super) fn set_generation(&mut self, generation: Generation) {
+        if std::mem::take(&mut self.begins_anew) {
+            self.generation = generation;
+        } else {
+            self.generation = self.generation.max(generation);
+        }
+    }
+
     /// Adds a capability that came with these segments.
     pub(super) fn take(&mut self, capability: &SignedCapability, segments: &[Segment]) {
         let rights = capability.capability.rights;

@@ -19,11 +19,10 @@ pub(crate) const CUT_BYTES: u64 = 256 << 10;
 impl OpenState {
     /// Takes over the reply to a later open, create or setattr of the file.
     pub(crate) fn update(&self, open: &OpenFile) {
-        self.change(|granted| {
-            granted.generation = granted.generation.max(open.attr.generation);
+        let overtaken = self.change(|granted| {
+            granted.set_generation(open.attr.generation);
             if open.layout.epoch < granted.newest {
-                // Overtaken by another reply.
-                return;
+                return true;
             }
             let end = covered_bytes(&open.layout);
             let old = std::mem::replace(&mut granted.layout, open.layout.clone());
@@ -33,9 +32,13 @@ impl OpenState {
                 granted.layout.segments.extend(old.segments.into_iter().filter(|s| s.start >= end));
             }
             granted.newest = granted.layout.epoch;
+            false
         });
-        self.take_capability(&open.capability, &open.layout.segments);
         self.saw_attr(&open.attr);
+        if overtaken {
+            return;
+        }
+        self.take_capability(&open.capability, &open.layout.segments);
         self.reader().clear();
     }
 
@@ -44,9 +47,9 @@ impl OpenState {
         self.change(|granted| granted.take(capability, segments));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Granted)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Granted) -> T) -> T {
         let mut slot = self.granted.write();
-        change(Arc::make_mut(&mut slot));
+        change(Arc::make_mut(&mut slot))
     }
 
     fn granted(&self) -> Arc<Granted> {
@@ -124,12 +127,12 @@ impl OpenState {
         !self.granted().write.is_empty()
     }
 
-    /// Takes over a page of the layout that was asked for from an offset on.
-    pub(crate) fn take_page(&self, page: &LayoutPage, asked: u64) {
-        self.change(|granted| {
+    /// Takes over a page of the layout that was asked for from an offset on. Returns `false` if
+    /// another reply has overtaken it.
+    pub(crate) fn take_page(&self, page: &LayoutPage, asked: u64) -> bool {
+        let taken = self.change(|granted| {
             if page.layout.epoch < granted.newest {
-                // Overtaken by another reply.
-                return;
+                return false;
             }
             let from = page.layout.segments.first().map_or(asked, |s| s.start);
             let end = covered_bytes(&page.layout);
@@ -146,9 +149,13 @@ impl OpenState {
                 segments.iter().filter(|s| goes_on && s.start >= end).cloned().collect();
             segments.retain(|s| s.start < from);
             segments.extend(page.layout.segments.iter().cloned().chain(behind));
-            granted.newest = granted.newest.max(granted.layout.epoch);
+            granted.newest = granted.layout.epoch;
+            true
         });
-        self.take_capability(&page.capability, &page.layout.segments);
+        if taken {
+            self.take_capability(&page.capability, &page.layout.segments);
+        }
+        taken
     }
 
     /// Which capabilities this client has.
@@ -161,13 +168,13 @@ impl OpenState {
 
     /// Sets the generation under which requests are made, unless a later reply had a newer one.
     pub(crate) fn set_generation(&self, generation: Generation) {
-        self.change(|granted| granted.generation = granted.generation.max(generation));
+        self.change(|granted| granted.set_generation(generation));
     }
 
-    /// The next layout counts, whatever was seen: the metadata server was started anew, and may not
-    /// know any more what it said last.
+    /// The next layout and generation count, whatever was seen: the metadata server was started anew,
+    /// and may not know any more what it said last.
     pub(super) fn any_layout_counts(&self) {
-        self.change(|granted| granted.newest = Epoch(0));
+        self.change(|granted| (granted.newest, granted.begins_anew) = (Epoch(0), true));
     }
 
     /// Whether the layout covers all bytes before this one.
