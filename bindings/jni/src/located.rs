@@ -15,6 +15,10 @@ const MAX_BLOCKS: u64 = 65_536;
 /// Maximum number of requests for locations. Blocks beyond their replies have no hosts.
 const MAX_CALLS: usize = 256;
 
+/// Of a file that has more blocks or pieces than this, a page of a directory tells none: it is asked
+/// alone, when its turn comes.
+const MAX_IN_PAGE: usize = 4_096;
+
 /// A block of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
@@ -64,13 +68,22 @@ pub fn blocks(
     Ok(blocks.end())
 }
 
-/// All blocks of the file of an entry of a page. `None`: the page does not have all its locations.
+/// All blocks of the file of an entry of a page. `None`: the page does not have all its locations, or
+/// they are very many.
 pub fn of_entry(located: &LocatedPage, entry: usize, block_bytes: u64) -> Option<Vec<Block>> {
-    let locations = located.locations(entry)?;
-    let size = located.page.entries[entry].attr.as_ref()?.size;
+    let size = located.page.entries.get(entry)?.attr.as_ref()?.size;
+    if !fits_in_page(size, block_bytes) {
+        return None;
+    }
+    let locations = located.locations(entry, MAX_IN_PAGE)?;
     let mut blocks = Blocks::new(0..size, block_bytes);
     locations.iter().for_each(|location| blocks.add(location));
     Some(blocks.end())
+}
+
+/// Whether a page may have all blocks of a file of this size.
+fn fits_in_page(size: u64, block_bytes: u64) -> bool {
+    block_bytes > 0 && size.div_ceil(block_bytes) <= MAX_IN_PAGE as u64
 }
 
 /// The blocks of a range, and the parts of them on hosts that are known so far.
@@ -216,6 +229,13 @@ mod tests {
         assert!(matches!(&named[..], [one] if one.offset <= 1 << 60), "{named:?}");
         assert_eq!(Blocks::new(0..1 << 62, 1).end().len() as u64, MAX_BLOCKS);
         assert_eq!(Blocks::new(0..MAX_BLOCKS, 1).block_bytes, 1);
+    }
+
+    #[test]
+    fn a_page_has_no_blocks_of_a_file_of_very_many() {
+        assert!(fits_in_page(0, 64 << 20) && fits_in_page(4_096, 1));
+        assert!(!fits_in_page(4_097, 1) && !fits_in_page(1 << 62, 64 << 20));
+        assert!(!fits_in_page(1, 0));
     }
 
     #[test]

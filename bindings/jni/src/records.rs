@@ -15,6 +15,8 @@ use weir_wire::meta::DirPage;
 
 /// The file has an access control list.
 const HAS_ACL: u8 = 1;
+/// A page that has this many bytes tells no further blocks.
+const MAX_LOCATED_BYTES: usize = 8 << 20;
 
 fn kind(kind: FileKind) -> u8 {
     match kind {
@@ -53,13 +55,15 @@ pub fn page(page: &DirPage, cookie: u64) -> Vec<u8> {
     entries(page, cookie, |_, _| ())
 }
 
-/// Encodes a page of a directory with the blocks of its files.
+/// Encodes a page of a directory with the blocks of its files. Of those for which it has no room Java
+/// asks alone.
 pub fn located(
     page: &DirPage,
     cookie: u64,
     blocks_of: impl Fn(usize) -> Option<Vec<Block>>,
 ) -> Vec<u8> {
-    entries(page, cookie, |out, entry| match blocks_of(entry) {
+    let asked = |out: &[u8], entry| (out.len() < MAX_LOCATED_BYTES).then(|| blocks_of(entry));
+    entries(page, cookie, |out, entry| match asked(out, entry).flatten() {
         Some(found) => {
             out.extend((found.len() as u32).to_be_bytes());
             found.iter().for_each(|block| put_block(out, block));
@@ -106,5 +110,60 @@ fn put_block(out: &mut Vec<u8>, block: &Block) {
     for host in hosts {
         out.extend((host.len() as u16).to_be_bytes());
         out.extend_from_slice(host.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use weir_types::codec::Bytes;
+    use weir_types::{Extras, FileId, Generation, Timestamp};
+    use weir_wire::meta::DirEntry;
+
+    fn entry(n: u64) -> DirEntry {
+        let (file, kind, now) = (FileId(n), FileKind::File, Timestamp(1));
+        let attr = Attr {
+            file,
+            kind,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 1,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            change: 1,
+            generation: Generation(0),
+            preferred_io_bytes: 4096,
+            birth: None,
+            extras: Extras::default(),
+            sparse: false,
+        };
+        let name = Bytes(b"f".to_vec());
+        DirEntry { name, file, kind, cookie: n, attr: Some(attr), layout: None }
+    }
+
+    #[test]
+    fn a_page_that_is_full_tells_no_further_blocks_and_does_not_look_for_them() {
+        let page = DirPage { entries: (1..=5).map(entry).collect(), end: true, last: 5 };
+        let looked = Cell::new(0);
+        // 3 MB an entry.
+        let blocks_of = |_: usize| {
+            looked.set(looked.get() + 1);
+            let block = |n: u64| Block { offset: n * 10, len: 10, hosts: vec!["h".repeat(30_000)] };
+            Some((0..100).map(block).collect())
+        };
+        let out = located(&page, 0, blocks_of);
+        assert_eq!(looked.get(), 3);
+        assert!(out.len() < MAX_LOCATED_BYTES + 4_000_000, "{}", out.len());
+        // The last two are to be asked for.
+        let last = [&[0, 1, b'f'][..], &file(page.entries[4].attr.as_ref().unwrap()), &[0xff; 4]];
+        assert!(out.ends_with(&last.concat()));
+        let whole = located(&page, 0, |_| Some(Vec::new()));
+        let none = [&[0, 1, b'f'][..], &file(page.entries[4].attr.as_ref().unwrap()), &[0; 4]];
+        assert!(whole.ends_with(&none.concat()));
     }
 }

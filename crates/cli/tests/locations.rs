@@ -6,7 +6,7 @@ use crate::library::{self, client, counter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_client::job::{JobReader, Member, job_named};
-use weir_client::{Client, ClientConfig, Context, CreateOptions, Location};
+use weir_client::{Client, ClientConfig, Context, CreateOptions, Location, MAX_LOCATIONS};
 use weir_types::{FileId, LayoutSpec, Rank, TargetId};
 use weir_wire::Rights;
 
@@ -96,7 +96,7 @@ fn a_page_of_a_directory_has_where_all_its_files_are_in_one_request() {
         assert!(asked <= 16, "{asked} requests for {} names", located.page.entries.len());
         for (n, entry) in located.page.entries.iter().enumerate() {
             let attr = entry.attr.as_ref().unwrap();
-            let found = located.locations(n).unwrap();
+            let found = located.locations(n, MAX_LOCATIONS).unwrap();
             assert_eq!(found.iter().map(|l| l.len).sum::<u64>(), attr.size);
             if attr.size > 0 {
                 let path = [&b"/d/"[..], &entry.name].concat();

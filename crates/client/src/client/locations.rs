@@ -172,13 +172,13 @@ impl Client {
 
 impl LocatedPage {
     /// All locations of the file of an entry, by its position in the page. `None`: the page does not
-    /// have all of them, and [`Client::locations_of`] finds them.
-    pub fn locations(&self, entry: usize) -> Option<Vec<Location>> {
+    /// have all of them, or they are more than `most`; [`Client::locations_of`] finds them.
+    pub fn locations(&self, entry: usize, most: usize) -> Option<Vec<Location>> {
         let entry = self.page.entries.get(entry)?;
         let (attr, layout) = (entry.attr.as_ref()?, entry.layout.as_ref()?);
-        let found = pieces(layout, 0, attr.size, MAX_LOCATIONS);
-        // There may be more of them.
-        let is_all = found.len() < MAX_LOCATIONS;
+        let most = most.min(MAX_LOCATIONS);
+        let found = pieces(layout, 0, attr.size, most.saturating_add(1));
+        let is_all = found.len() <= most;
         is_all.then(|| found.iter().map(|piece| location(piece, layout, &self.places)).collect())
     }
 }

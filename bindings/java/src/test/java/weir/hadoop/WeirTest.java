@@ -394,6 +394,25 @@ public class WeirTest {
   }
 
   @Test
+  public void aFileOfVeryManyBlocksIsAskedForThemAlone() throws Exception {
+    write("many", bytes(5_000));
+    write("one", bytes(1));
+    Configuration conf = TestCluster.conf();
+    conf.set("fs.weir.block.size", "1");
+    FileSystem small = FileSystem.newInstance(TestCluster.ADDRESS, conf);
+    int files = 0;
+    RemoteIterator<LocatedFileStatus> all = small.listLocatedStatus(DIR);
+    while (all.hasNext()) {
+      LocatedFileStatus file = all.next();
+      assertEquals(file.getLen(), file.getBlockLocations().length);
+      assertTrue(file.getBlockLocations()[0].getHosts().length > 0);
+      files++;
+    }
+    assertEquals(2, files);
+    small.close();
+  }
+
+  @Test
   public void trashKeepsWhatIsDeleted() throws Exception {
     Configuration conf = TestCluster.conf();
     conf.set("fs.trash.interval", "10");
