@@ -112,10 +112,9 @@ impl Process {
         before: Option<&Vec<(TargetId, ReaderEntry)>>,
         seconds: f64,
     ) -> Self {
-        let newest = seen.iter().map(|(_, entry)| entry).min_by_key(|entry| entry.age_ms);
+        let newest = newest(seen);
         let done = |all: &[(TargetId, ReaderEntry)]| {
-            let newest = all.iter().map(|(_, entry)| entry).min_by_key(|entry| entry.age_ms);
-            newest.map_or(0.0, |entry| f64::from(entry.progress) / f64::from(u32::MAX))
+            self::newest(all).map_or(0.0, |entry| f64::from(entry.progress) / f64::from(u32::MAX))
         };
         let sum = |all: &[(TargetId, ReaderEntry)], of: fn(&ReaderEntry) -> u64| {
             all.iter().map(|(_, entry)| of(entry)).sum::<u64>()
@@ -134,7 +133,7 @@ impl Process {
             rank,
             done: now,
             work_mib: newest.map_or(0, |entry| entry.work_mib),
-            age_ms: newest.map_or(u32::MAX, |entry| entry.age_ms),
+            age_ms: seen.iter().map(|(_, entry)| entry.age_ms).min().unwrap_or(u32::MAX),
             read_per_s: (read as f64 / seconds) as u64,
             first_bytes,
             other_bytes,
@@ -173,6 +172,13 @@ impl Process {
             "expected_end_s": self.left_s,
         })
     }
+}
+
+/// The report that says how far a process is: the newest one. A process may read something besides its
+/// work: what it has read without known work does not count if it has said of its work lately.
+fn newest(all: &[(TargetId, ReaderEntry)]) -> Option<&ReaderEntry> {
+    let says = |entry: &ReaderEntry| entry.work_mib > 0 && entry.age_ms < READS_MS;
+    all.iter().map(|(_, entry)| entry).min_by_key(|entry| (!says(entry), entry.age_ms))
 }
 
 /// A job.
@@ -372,6 +378,18 @@ mod tests {
         let job = Job::of(JobId(7), &ended, Some(&ended), &[], 1.0);
         assert!(!job.reads());
         assert_eq!(job.left_s(), Some(0.0));
+    }
+
+    #[test]
+    fn what_a_process_reads_besides_its_work_does_not_hide_how_far_it_is() {
+        let aside = ReaderEntry { work_mib: 0, ..entry(0, 0.0, (8 << 20, 0), 5) };
+        let read = ranks(&[(1, entry(0, 0.5, (8 << 20, 0), 90)), (2, aside.clone())]);
+        let job = Job::of(JobId(7), &read, Some(&read), &[], 1.0);
+        let last = job.last().unwrap();
+        assert!((last.done - 0.5).abs() < 0.01 && last.work_mib == 80 && last.age_ms == 5);
+        // What it said of its work is old: of another run.
+        let old = ranks(&[(1, entry(0, 0.5, (8 << 20, 0), READS_MS)), (2, aside)]);
+        assert!(Job::of(JobId(7), &old, Some(&old), &[], 1.0).last().is_none());
     }
 
     #[test]

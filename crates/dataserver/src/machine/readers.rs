@@ -91,16 +91,16 @@ impl Readers {
         }
         let Asks { progress, work_mib, first, bytes, near } = asks;
         let heard = job.ranks.entry(rank).or_default();
-        let before = std::mem::replace(&mut heard.progress, progress);
-        (heard.work_mib, heard.at_ms) = (work_mib, now_ms);
+        heard.at_ms = now_ms;
         *(if first { &mut heard.first_bytes } else { &mut heard.other_bytes }) += bytes;
         heard.near_bytes += if near { bytes } else { 0 };
         if work_mib == 0 {
-            // Nobody waits for who does not know what it has to do.
-            heard.first_ms = None;
-            job.order.remove(&(before, rank));
+            // Nobody waits for who does not know what it has to do. But a process that has known work
+            // may read other files too: what it has said of its progress stays.
             return;
         }
+        let before = std::mem::replace(&mut heard.progress, progress);
+        heard.work_mib = work_mib;
         job.order.remove(&(before, rank));
         if first {
             heard.first_ms = Some(now_ms);
@@ -190,6 +190,24 @@ mod tests {
         assert_eq!(readers.at(1_900).furthest_behind(of(9)), None, "none but others' now");
         readers.at(2_000).heard(of(1), first(30));
         assert_eq!(readers.at(2_000).furthest_behind(of(9)), Some(30), "and back");
+    }
+
+    #[test]
+    fn a_read_without_known_work_counts_and_changes_no_progress() {
+        let mut readers = Readers::default();
+        let aside = Asks { progress: 0, work_mib: 0, first: true, bytes: 5, near: true };
+        readers.at(0).heard(of(1), first(10));
+        readers.at(100).heard(of(1), aside);
+        assert_eq!(readers.at(100).furthest_behind(of(9)), Some(10));
+        let page = readers.page(None, 9);
+        let entry = &page.readers[0];
+        assert_eq!((entry.progress, entry.work_mib, entry.age_ms), (10, 80, 0));
+        assert_eq!((entry.first_bytes, entry.near_bytes), (15, 5));
+        // It alone does not keep the process among those that others wait for.
+        readers.at(700).heard(of(1), aside);
+        assert_eq!(readers.at(700).furthest_behind(of(9)), None);
+        readers.at(700).heard(of(2), aside);
+        assert_eq!(readers.at(700).furthest_behind(of(9)), None);
     }
 
     #[test]
