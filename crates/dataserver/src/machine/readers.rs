@@ -12,10 +12,12 @@ use weir_wire::data::{ReaderEntry, ReadersPage};
 /// A process that has not read first copies here for this long, nor announced it, reads elsewhere:
 /// it would announce it every 20 ms.
 const STALE_MS: u64 = 500;
-/// The most jobs of one target. A job is replaced by another only when it has stopped reading. No
-/// progress is reported for further jobs.
+/// The most jobs of one target. A job is replaced by another when it has stopped reading, first one
+/// without known work; and one without known work also by one that has some. No progress is reported
+/// for further jobs.
 const MAX_JOBS: usize = 32;
-/// The most processes of each job.
+/// The most processes of each job. The one that was heard longest ago is replaced by another when it
+/// has stopped reading. No progress is reported for further processes.
 const MAX_RANKS: usize = 16_384;
 
 /// The readers of one target.
@@ -28,7 +30,13 @@ pub struct Readers {
 #[derive(Debug, Default)]
 struct Job {
     heard_ms: u64,
+    /// Whether any process of it has known work.
+    has_work: bool,
+    /// Requests so far.
+    requests: u64,
     ranks: BTreeMap<Rank, Heard>,
+    /// All processes, by the number of their last request.
+    by_request: BTreeSet<(u64, Rank)>,
     /// Processes that read first copies here now, by progress.
     order: BTreeSet<(u32, Rank)>,
 }
@@ -38,11 +46,27 @@ struct Heard {
     progress: u32,
     work_mib: u32,
     at_ms: u64,
+    /// The number of its last request within the job.
+    request: u64,
     /// Time of its last request for first copies.
     first_ms: Option<u64>,
     first_bytes: u64,
     other_bytes: u64,
     near_bytes: u64,
+}
+
+impl Job {
+    /// Forgets the process that was heard longest ago. Returns whether it has stopped reading.
+    fn make_room(&mut self, now_ms: u64) -> bool {
+        let Some((request, rank)) = self.by_request.first().copied() else { return false };
+        let Some(heard) = self.ranks.get(&rank).copied() else { return false };
+        if now_ms.abs_diff(heard.at_ms) <= STALE_MS {
+            return false;
+        }
+        self.by_request.remove(&(request, rank));
+        self.order.remove(&(heard.progress, rank));
+        self.ranks.remove(&rank).is_some()
+    }
 }
 
 impl Heard {
@@ -78,20 +102,25 @@ impl Readers {
     /// Records a request of a process of a job.
     pub fn heard(&mut self, (job, rank): (JobId, Rank), asks: Asks) {
         let now_ms = self.now_ms;
-        if !self.jobs.contains_key(&job) && self.jobs.len() >= MAX_JOBS {
-            let oldest = self.jobs.iter().min_by_key(|(_, job)| job.heard_ms);
-            let oldest = oldest.filter(|(_, job)| now_ms.abs_diff(job.heard_ms) > STALE_MS);
-            let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
-            self.jobs.remove(&oldest);
-        }
-        let job = self.jobs.entry(job).or_default();
-        job.heard_ms = now_ms;
-        if job.ranks.len() >= MAX_RANKS && !job.ranks.contains_key(&rank) {
+        if !self.jobs.contains_key(&job)
+            && self.jobs.len() >= MAX_JOBS
+            && !self.make_room(asks.work_mib > 0)
+        {
             return;
         }
+        let job = self.jobs.entry(job).or_default();
+        if job.ranks.len() >= MAX_RANKS && !job.ranks.contains_key(&rank) && !job.make_room(now_ms)
+        {
+            return;
+        }
+        job.heard_ms = now_ms;
+        job.has_work |= asks.work_mib > 0;
         let Asks { progress, work_mib, first, bytes, near } = asks;
         let heard = job.ranks.entry(rank).or_default();
-        heard.at_ms = now_ms;
+        job.requests += 1;
+        job.by_request.remove(&(heard.request, rank));
+        job.by_request.insert((job.requests, rank));
+        (heard.at_ms, heard.request) = (now_ms, job.requests);
         *(if first { &mut heard.first_bytes } else { &mut heard.other_bytes }) += bytes;
         heard.near_bytes += if near { bytes } else { 0 };
         if work_mib == 0 {
@@ -108,6 +137,17 @@ impl Readers {
         if heard.reads_first_copies(now_ms) {
             job.order.insert((progress, rank));
         }
+    }
+
+    /// Forgets a job for one with or without known work. Returns whether there was one to forget.
+    fn make_room(&mut self, has_work: bool) -> bool {
+        let now_ms = self.now_ms;
+        let may_go =
+            |job: &Job| now_ms.abs_diff(job.heard_ms) > STALE_MS || (has_work && !job.has_work);
+        let all = self.jobs.iter().filter(|(_, job)| may_go(job));
+        let first = all.min_by_key(|(_, job)| (job.has_work, job.heard_ms));
+        let Some(first) = first.map(|(id, _)| *id) else { return false };
+        self.jobs.remove(&first).is_some()
     }
 
     /// Progress of the slowest other process of a job; `None` if there is no other.
@@ -235,6 +275,35 @@ mod tests {
         }
         let job = &readers.jobs[&JOB];
         assert_eq!((job.ranks.len(), job.order.len()), (MAX_RANKS, MAX_RANKS));
+        // All of them read but one, which is not the first by number.
+        (0..MAX_RANKS as u32).filter(|n| *n != 5).for_each(|n| {
+            readers.at(201_000).heard(of(n), first(n));
+        });
+        for n in [70_000, 70_001] {
+            readers.at(201_000).heard(of(n), first(n));
+        }
+        let job = &readers.jobs[&JOB];
+        assert_eq!((job.ranks.len(), job.by_request.len()), (MAX_RANKS, MAX_RANKS));
+        assert_eq!(job.order.len(), MAX_RANKS);
+        let has = |n| job.ranks.contains_key(&Rank(n));
+        assert!(!has(5) && has(70_000) && !has(70_001), "the one that is silent goes");
+    }
+
+    #[test]
+    fn jobs_without_known_work_go_first() {
+        let mut readers = Readers::default();
+        let aside = Asks { work_mib: 0, ..first(0) };
+        for n in 0..MAX_JOBS as u64 {
+            readers.at(n).heard((JobId(n), Rank(0)), if n % 2 == 0 { first(1) } else { aside });
+        }
+        let has = |readers: &Readers, n| readers.jobs.contains_key(&JobId(n));
+        readers.at(100).heard((JobId(100), Rank(0)), aside);
+        assert!(!has(&readers, 100), "all read");
+        readers.at(100).heard((JobId(101), Rank(0)), first(1));
+        assert!(has(&readers, 101) && !has(&readers, 1) && has(&readers, 0));
+        // When all are silent, the oldest one without known work goes all the same.
+        readers.at(5_000).heard((JobId(102), Rank(0)), aside);
+        assert!(has(&readers, 102) && !has(&readers, 3) && has(&readers, 0));
     }
 
     #[test]
