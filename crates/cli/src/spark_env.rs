@@ -20,6 +20,8 @@ const BUILT: &str = "../java/maven";
 pub fn run(asked: &SparkEnv) -> Done {
     let cluster = settings::cluster(&asked.client)?;
     let credential = cluster.credential()?;
+    // It stands in names of options, in addresses, and in what a shell runs.
+    weir_connect::check_name(&credential.cluster)?;
     let file = match &cluster {
         Cluster::Here(state) => state.credential_file(),
         Cluster::Elsewhere(file) => file.clone(),
@@ -120,7 +122,12 @@ impl Needs {
                 false => format!("-D{key}={value}"),
             })
             .collect();
-        _ = writeln!(text, "export SPARK_SUBMIT_OPTS={}", quoted(&options.join(" ")));
+        let options = quoted(&options.join(" "));
+        // Behind what the node has there already.
+        _ = writeln!(
+            text,
+            "export SPARK_SUBMIT_OPTS=\"${{SPARK_SUBMIT_OPTS:+$SPARK_SUBMIT_OPTS }}\"{options}"
+        );
         text
     }
 

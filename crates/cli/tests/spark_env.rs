@@ -49,7 +49,17 @@ fn a_spark_cluster_is_told_jar_options_names_credential_and_how_long_to_wait() {
     assert_eq!(in_a_shell(&exports, "SPARK_LOCAL_HOSTNAME"), "worker-7");
     let submit = in_a_shell(&exports, "SPARK_SUBMIT_OPTS");
     assert!(submit.contains(&format!(" -Dspark.hadoop.fs.weir.hosts={renamed} ")), "{submit}");
+    assert!(submit.starts_with("-Dspark."), "{submit}");
+    let with_own = format!("SPARK_SUBMIT_OPTS=-Down=1\n{exports}");
+    assert_eq!(in_a_shell(&with_own, "SPARK_SUBMIT_OPTS"), format!("-Down=1 {submit}"));
 
+    let text = fs::read_to_string(&credential).unwrap();
+    let odd = place.path("odd.toml");
+    // With its permissions: others may not read a key.
+    fs::copy(&credential, &odd).unwrap();
+    fs::write(&odd, text.replace("\"near\"", "\"near $(id)\"")).unwrap();
+    let refused = cluster.weir(&["spark-env", "--credential", odd.to_str().unwrap()]);
+    refused.fails(&["'near $(id)' cannot be the name of a cluster"]);
     let stranger = cluster.weir(&["spark-env", "--host", "nowhere=worker-1"]);
     stranger.fails(&["no data server is on a machine 'nowhere'", &host]);
     cluster.weir(&["spark-env", "--jar", "missing.jar"]).fails(&["missing.jar", "make java"]);

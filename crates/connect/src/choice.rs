@@ -130,13 +130,22 @@ fn usual_credential(here: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The state directory of a cluster made by name.
-pub fn named(name: &str) -> Result<PathBuf, Problem> {
+/// Checks that a name may be that of a cluster: letters, digits, `-`, `_` and `.`.
+///
+/// # Errors
+/// `InvalidArgument` with what is allowed.
+pub fn check_name(name: &str) -> Result<(), Problem> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || name.len() > 64 || !name.chars().all(allowed) {
         return Err(Problem::argument(format!("'{name}' cannot be the name of a cluster"))
             .hint("use letters, digits, '-', '_' and '.'"));
     }
+    Ok(())
+}
+
+/// The state directory of a cluster made by name.
+pub fn named(name: &str) -> Result<PathBuf, Problem> {
+    check_name(name)?;
     Ok(state_home()?.join(name))
 }
 

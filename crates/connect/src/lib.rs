@@ -14,7 +14,7 @@ mod credential;
 mod problem;
 pub mod secret;
 
-pub use choice::{Choice, Found, absolute, home, named, state_home};
+pub use choice::{Choice, Found, absolute, check_name, home, named, state_home};
 pub use config::{ConfigFile, MountDefaults, UpDefaults};
 pub use credential::Credential;
 pub use problem::Problem;
