@@ -10,7 +10,7 @@ DENY := $(TARGET_DIR)/tools/cargo-deny
 DEB := $(TARGET_DIR)/tools/cargo-deb
 PJD := $(TARGET_DIR)/tools/pjdfstest
 BASKETS := $(TARGET_DIR)/tools/supermarket.arff
-PYLIBS := $(TARGET_DIR)/tools/python
+PYLIBS := $(TARGET_DIR)/tools/python/complete
 HADOOP := $(TARGET_DIR)/tools/hadoop
 .PHONY: help deps build deb java wheel quickstart test check test-java test-spark test-python bench-python \
 	package-test upgrade-test soak verify fix bench figures figures-scale matrix clean
@@ -107,8 +107,8 @@ $(PJD):
 $(BASKETS):
 	@scripts/market-basket.sh $@
 
-# As above.
-$(PYLIBS):
+# As above; what is missing is tried again each time.
+$(PYLIBS): bindings/python/requirements.txt | deps
 	@scripts/python-libraries.sh $@
 
 # As above; 150 MB once.

@@ -54,6 +54,9 @@ compgen -G '/usr/lib/python3.*/test/test_os.py' >/dev/null ||
 for module in h5py mpi4py pytest; do
   [[ -d /usr/lib/python3/dist-packages/$module ]] || missing+=("python3-$module")
 done
+# It downloads libraries that Python's tests use.
+python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 ||
+  missing+=(python3-pip)
 ((${#missing[@]})) || exit 0
 
 root=()
