@@ -112,5 +112,5 @@ $(PYLIBS): bindings/python/requirements.txt | deps
 	@scripts/python-libraries.sh $@
 
 # As above; 150 MB once.
-$(HADOOP):
+$(HADOOP): bindings/java/pom.xml | deps
 	@scripts/java.sh fetch $@
