@@ -383,8 +383,8 @@ requests! {
         max_entries: u32,
         /// Whether to return attributes.
         attributes: bool,
-        /// Whether to return layouts of the files whose attributes are returned. A page that has as
-        /// many bytes of them as fit ends early.
+        /// Whether to return layouts of the files whose attributes are returned, if the caller may
+        /// search the directory. A page that has as many bytes of them as fit ends early.
         layouts: bool,
     }
     /// Asks for the value of an extended attribute.
