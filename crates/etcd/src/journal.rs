@@ -53,7 +53,7 @@ impl EtcdJournal {
     /// The journal of a cluster. Sends no request.
     ///
     /// # Errors
-    /// `InvalidArgument` for addresses that are not `http://HOST:PORT`.
+    /// `InvalidArgument` for addresses that are neither `http://HOST:PORT` nor `unix:/PATH`.
     pub fn new(endpoints: &[String], cluster: [u8; 16]) -> Result<Self> {
         let prefix = format!("/weir/{:032x}/", u128::from_be_bytes(cluster));
         Ok(Self {

@@ -15,5 +15,6 @@
 mod gateway;
 mod journal;
 mod message;
+mod unix;
 
 pub use journal::{EtcdJournal, LEASE_S};

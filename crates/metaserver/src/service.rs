@@ -1,5 +1,5 @@
 //! Connects the event loop and the machine. One thread owns both. Replies are held back until their
-//! turn was flushed.
+//! turn was flushed: with a journal that happens in the background, while later turns go on.
 //!
 //! Once the engine has failed, every change that waits is refused with the reason, no other reply is
 //! sent, and the server ends.
@@ -60,6 +60,10 @@ pub(crate) struct MetaService<E: Engine> {
     start: Instant,
     /// Replies of this turn.
     turn: Vec<(Asked, Reply)>,
+    /// Replies of turns that are not flushed yet, each with the last commit of its turn, in order.
+    held: VecDeque<(Sequence, Asked, Reply)>,
+    /// Whether somebody was welcomed whose session is not flushed yet.
+    has_new_session: bool,
     /// Replies that wait for the disk, in order of their commits.
     waiting: VecDeque<(Sequence, Asked, Reply)>,
     /// Requests that wait for other clients; the machine bounds their number.
@@ -104,6 +108,8 @@ impl<E: Engine> MetaService<E> {
             machine,
             start,
             turn,
+            held: VecDeque::new(),
+            has_new_session: false,
             waiting,
             parked: BTreeMap::new(),
             observer,
@@ -130,6 +136,7 @@ impl<E: Engine> MetaService<E> {
         if engine.is_deposed() || engine.check_lead().is_err() {
             // Whoever leads next knows what became of them. Their senders ask that one.
             self.turn.clear();
+            self.held.clear();
             self.waiting.clear();
             self.parked.clear();
             self.silent = true;
@@ -137,10 +144,10 @@ impl<E: Engine> MetaService<E> {
         }
         let refusal = refusal(error);
         let turn = self.turn.drain(..).map(|(asked, _)| asked);
-        let waiting = self.waiting.drain(..).map(|(_, asked, _)| asked);
+        let held = self.held.drain(..).chain(self.waiting.drain(..)).map(|(_, asked, _)| asked);
         let parked = std::mem::take(&mut self.parked).into_values();
         let refused: BTreeSet<ConnId> = turn
-            .chain(waiting)
+            .chain(held)
             .chain(parked)
             .filter_map(|asked| refuse(asked.conn, &asked.header, &refusal, out))
             .collect();
@@ -160,7 +167,8 @@ impl<E: Engine> MetaService<E> {
         }
     }
 
-    fn finish_turn(&mut self) -> Result<()> {
+    /// Returns the last commit up to which everything may be answered.
+    fn finish_turn(&mut self) -> Result<Sequence> {
         for (ticket, answer) in self.machine.take_ready(now(self.start)) {
             if let Some(asked) = self.parked.remove(&ticket) {
                 self.answer(asked, answer);
@@ -172,12 +180,40 @@ impl<E: Engine> MetaService<E> {
                 other => other?,
             }
         }
-        if planted(Bug::AckBeforeAppend) { Ok(()) } else { self.machine.flush().map(drop) }
+        if planted(Bug::AckBeforeAppend) {
+            return Ok(self.machine.engine().sequence());
+        }
+        // A welcome does not wait as replies do.
+        match std::mem::take(&mut self.has_new_session) {
+            true => self.machine.flush(),
+            false => self.machine.begin_flush(),
+        }
     }
 
     fn tick(&mut self) -> Result<()> {
         self.machine.on_tick(now(self.start))?;
         if planted(Bug::AckBeforeAppend) { self.machine.flush().map(drop) } else { Ok(()) }
+    }
+
+    /// Sends the replies of turns up to this commit.
+    fn release_flushed(&mut self, flushed: Sequence, out: &mut Outbox) {
+        let upto = self.machine.engine().sequence();
+        while self.held.front().is_some_and(|(upto, ..)| *upto <= flushed) {
+            if let Some((_, asked, reply)) = self.held.pop_front() {
+                self.observer.times.add(&asked, false);
+                send(asked, reply, out);
+            }
+        }
+        let commits_nothing = self.held.back().is_some_and(|(last, ..)| *last == upto);
+        let waits = upto > flushed && !(commits_nothing && planted(Bug::ReadBeforeAppend));
+        for (asked, reply) in self.turn.drain(..) {
+            if waits {
+                self.held.push_back((upto, asked, reply));
+            } else {
+                self.observer.times.add(&asked, false);
+                send(asked, reply, out);
+            }
+        }
     }
 
     fn release_synced(&mut self, out: &mut Outbox) {
@@ -260,7 +296,10 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
     fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {
         self.machine.engine().check_lead()?;
-        self.machine.welcome(hello, now(self.start))
+        let before = self.machine.engine().sequence();
+        let welcome = self.machine.welcome(hello, now(self.start))?;
+        self.has_new_session |= self.machine.engine().sequence() > before;
+        Ok(welcome)
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
@@ -307,12 +346,9 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         if self.has_failed() {
             return;
         }
-        if let Err(error) = self.finish_turn() {
-            return self.fail(&error, out);
-        }
-        for (asked, reply) in self.turn.drain(..) {
-            self.observer.times.add(&asked, false);
-            send(asked, reply, out);
+        match self.finish_turn() {
+            Ok(flushed) => self.release_flushed(flushed, out),
+            Err(error) => return self.fail(&error, out),
         }
         self.release_synced(out);
         if self.has_work() {
@@ -342,6 +378,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
     fn on_closed(&mut self, conn: ConnId) {
         self.machine.disconnected();
+        self.held.retain(|(_, held, _)| held.conn != conn);
         self.waiting.retain(|(_, waiting, _)| waiting.conn != conn);
         let machine = &mut self.machine;
         self.parked.retain(|ticket, parked| {

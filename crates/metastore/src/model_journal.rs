@@ -5,7 +5,7 @@ use crate::engine::Sequence;
 use crate::journal::{Batch, Begun, Extent, Held, Journal};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weir_host::sync::{Mutex, MutexGuard};
+use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{Error, ErrorKind, Result};
 
 /// A fault of the next append: the caller gets `TimedOut`.
@@ -29,6 +29,8 @@ struct Shared {
     reports: u64,
     servers: usize,
     fault: Option<LostAppend>,
+    /// Whether appends wait.
+    held: bool,
 }
 
 impl Shared {
@@ -41,6 +43,7 @@ impl Shared {
 #[derive(Default)]
 pub struct ModelJournal {
     shared: Arc<Mutex<Shared>>,
+    released: Arc<Condvar>,
     server: usize,
 }
 
@@ -50,14 +53,25 @@ impl ModelJournal {
     pub fn another(&self) -> Self {
         let mut shared = self.shared.lock();
         shared.servers += 1;
-        Self { shared: Arc::clone(&self.shared), server: shared.servers }
+        self.view_of(shared.servers)
     }
 
     /// The view of the server that leads.
     #[must_use]
     pub fn leading(&self) -> Self {
         let server = self.shared.lock().leader.as_ref().map_or(self.server, |(server, _)| *server);
-        Self { shared: Arc::clone(&self.shared), server }
+        self.view_of(server)
+    }
+
+    fn view_of(&self, server: usize) -> Self {
+        let (shared, released) = (Arc::clone(&self.shared), Arc::clone(&self.released));
+        Self { shared, released, server }
+    }
+
+    /// Makes appends wait, or go on.
+    pub fn hold_appends(&self, on: bool) {
+        self.shared.lock().held = on;
+        self.released.notify_all();
     }
 
     /// Ends the lead of whoever has it.
@@ -112,6 +126,11 @@ impl Journal for ModelJournal {
     }
 
     fn append(&self, previous: Sequence, batch: &Batch) -> Result<()> {
+        let mut held = self.shared.lock();
+        while held.held {
+            held = self.released.wait(held);
+        }
+        drop(held);
         let mut shared = self.lead()?;
         if shared.head != Some(previous) {
             return Err(Error::new(ErrorKind::Corrupt, "the journal goes on elsewhere"));

@@ -79,11 +79,22 @@ impl<E: Engine> MetaMachine<E> {
     /// Ends a turn: when this returns, the turn's changes survive the death of the process. After
     /// an error no reply of this turn may be sent, and the server has to stop.
     pub fn flush(&mut self) -> Result<Sequence> {
+        self.reserve_ids()?;
+        self.engine.flush()
+    }
+
+    /// Ends a turn as [`MetaMachine::flush`], and waits for nothing that takes long: replies of this
+    /// turn may be sent when a later call returns the turn's last commit ([`Engine::begin_flush`]).
+    pub fn begin_flush(&mut self) -> Result<Sequence> {
+        self.reserve_ids()?;
+        self.engine.begin_flush()
+    }
+
+    fn reserve_ids(&mut self) -> Result<()> {
         match self.ids.upkeep(&mut self.engine) {
             // Who wants one, when all that are reserved are used, is told.
-            Err(error) if error.kind == ErrorKind::NoSpace => {}
-            other => other?,
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(()),
+            other => other,
         }
-        self.engine.flush()
     }
 }
