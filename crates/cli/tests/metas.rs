@@ -28,7 +28,9 @@ fn names(cluster: &Cluster<'_>) -> Vec<String> {
 pub fn leader(cluster: &Cluster<'_>) -> String {
     let mut leads = None;
     eventually("one leads", || {
-        let status = cluster.weir(&["status", "--json"]).json();
+        // It also fails if something else is wrong.
+        let said = cluster.weir(&["status", "--json"]).out;
+        let status: serde_json::Value = serde_json::from_str(&said).unwrap();
         let metas = status["metadata_servers"].as_array().cloned().unwrap_or_default();
         let found = metas.iter().find(|meta| meta["leads"] == true);
         leads = found.map(|meta| meta["name"].as_str().unwrap().to_owned());

@@ -3,7 +3,7 @@
 
 use crate::engine::Sequence;
 use crate::journal::{Batch, Begun, Extent, Held, Journal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{Error, ErrorKind, Result};
@@ -26,6 +26,7 @@ struct Shared {
     head: Option<Sequence>,
     batches: BTreeMap<Sequence, Vec<u8>>,
     members: BTreeMap<String, (Sequence, u64)>,
+    removed: BTreeSet<String>,
     reports: u64,
     servers: usize,
     fault: Option<LostAppend>,
@@ -112,7 +113,11 @@ impl Journal for ModelJournal {
         if shared.leader.is_some() {
             return Ok(None);
         }
-        let log = Extent::led(shared.extent(), begin).ok_or(ErrorKind::NotFound)?;
+        let found = shared.extent();
+        let log = Extent::led(found, begin).ok_or(ErrorKind::NotFound)?;
+        if found.is_none() {
+            shared.removed.clear();
+        }
         (shared.begun, shared.head) = (log.begun, Some(log.head));
         shared.term += 1;
         shared.leader = Some((self.server, address.to_owned()));
@@ -167,6 +172,25 @@ impl Journal for ModelJournal {
 
     fn forget(&self, member: &str) -> Result<()> {
         self.shared.lock().members.remove(member);
+        Ok(())
+    }
+
+    fn remove(&self, member: &str) -> Result<()> {
+        let mut shared = self.lead()?;
+        shared.members.remove(member);
+        shared.removed.insert(member.to_owned());
+        Ok(())
+    }
+
+    fn removed(&self) -> Result<Vec<String>> {
+        Ok(self.shared.lock().removed.iter().cloned().collect())
+    }
+
+    fn end(&self) -> Result<()> {
+        let mut shared = self.lead()?;
+        (shared.begun, shared.head) = (None, None);
+        shared.batches.clear();
+        shared.members.clear();
         Ok(())
     }
 

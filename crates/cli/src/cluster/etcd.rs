@@ -12,6 +12,9 @@ use crate::cluster::undo::Undo;
 use crate::failure::{Done, Failure};
 use crate::logging;
 use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,6 +99,11 @@ pub fn start(state: &StateDir, description: &Description, undo: &mut Undo) -> Do
         undo.pid_files.push(pid_file.clone());
         make_dir(&state.etcd_dirs(), 0o700)?;
         make_dir(&state.etcd_dir(member.id), 0o700)?;
+        for address in [&member.client, &member.peer] {
+            if let Some(socket) = address.strip_prefix(UNIX) {
+                remove_dead_socket(&state.etcd_dirs().join(socket))?;
+            }
+        }
         let arguments = arguments(state, description, member);
         undo.processes.push(process::start_other(
             PROGRAM,
@@ -108,6 +116,17 @@ pub fn start(state: &StateDir, description: &Description, undo: &mut Undo) -> Do
     }
     await_answer(state, description)?;
     Ok(started)
+}
+
+/// Removes the socket of a process that was killed. etcd 3.4 does not, and then cannot listen there.
+fn remove_dead_socket(socket: &Path) -> Done {
+    match UnixStream::connect(socket) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(socket).map_err(|e| Failure::file(socket, e))
+        }
+        // There is none; or a process listens, whose socket stays.
+        _ => Ok(()),
+    }
 }
 
 fn arguments(
@@ -162,5 +181,24 @@ fn await_answer(state: &StateDir, description: &Description) -> Done {
             logging::say("weir: etcd does not answer yet; waiting for it");
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_socket_of_a_dead_process_goes_and_that_of_a_living_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("client-1:1");
+        remove_dead_socket(&socket).unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        remove_dead_socket(&socket).unwrap();
+        assert!(socket.exists());
+        drop(listener);
+        remove_dead_socket(&socket).unwrap();
+        assert!(!socket.exists());
     }
 }

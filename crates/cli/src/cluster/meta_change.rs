@@ -48,7 +48,11 @@ pub fn add(add: &MetaAdd) -> Done {
     let addresses = held.ports.iter().map(|port| SocketAddr::new(first.ip(), *port).to_string());
     let metrics = ports::for_metrics(description.metrics, None, count)?;
     let mut metrics = metrics.0.into_iter();
-    let next = description.metas.iter().map(|meta| meta.id).max().unwrap_or(1) + 1;
+    let removed = match description.journal.is_empty() {
+        true => Vec::new(),
+        false => metas::journal(&state, &description)?.removed()?,
+    };
+    let next = next_number(&description, &removed);
     let new: Vec<MetaDescription> = addresses
         .zip(next..)
         .map(|(address, id)| MetaDescription { id, address, here: None })
@@ -137,7 +141,7 @@ fn left_behind(
     etcd: &[String],
 ) -> String {
     let mut text = String::new();
-    if let Some(meta) = removed.filter(|meta| meta.here == Some(false)) {
+    if let Some(meta) = removed.filter(is_elsewhere) {
         let name = meta_name(meta.id);
         text += &format!(
             "On the machine of {}: `weir meta remove {}` deletes {name} there.\n",
@@ -146,8 +150,8 @@ fn left_behind(
     }
     if !etcd.is_empty() {
         text += &format!(
-            "The journal is left in etcd: `etcdctl --endpoints {} del --prefix /weir/{}/`, before \
-             metadata servers are added again.\n",
+            "The journal in etcd has ended. After that `etcdctl --endpoints {} del --prefix /weir/{}/` \
+             deletes what is left there.\n",
             etcd.join(","),
             description.id
         );
@@ -165,18 +169,25 @@ fn leave(state: &StateDir, mut description: Description, id: u32) -> Done {
     require_down(state, &description)?;
     let config: MetaServerConfig = daemon::read(&state.config_file(&name))?;
     let journal = metas::journal(state, &description)?;
-    if journal.members()?.iter().any(|held| held.member == name) {
-        return Err(Failure::new(format!("{name} is still a metadata server of the cluster"))
-            .hint(format!("first on the first machine: `weir meta remove {id}`")));
+    if !journal.removed()?.contains(&name) {
+        return Err(Failure::new(format!("{name} is still a metadata server of the cluster")).hint(
+            format!(
+                "first on the first machine: `weir meta remove {id}`. If that was done, and another \
+                 journal was begun since, delete {} and {} here",
+                config.dir.display(),
+                config.master_key_file.display()
+            ),
+        ));
     }
+    // The description comes last: as long as it names the server, the command can be run again.
+    discard(&config.dir)?;
+    discard_file(&config.master_key_file)?;
     description.metas.retain(|meta| meta.id != id);
     description.journal.clear();
     metas::settle(state, &description)?;
     state.set_description(&description)?;
-    discard(&config.dir)?;
-    for file in [state.config_file(&name), config.master_key_file] {
-        std::fs::remove_file(&file).map_err(|e| Failure::file(&file, e))?;
-    }
+    // The rest of the command needs it if it is run again.
+    discard_file(&state.config_file(&name))?;
     print(&format!("{name} is gone from this machine, with the master key.\n"))
 }
 
@@ -186,11 +197,28 @@ fn take_in(state: &StateDir, description: &Description, id: u32, undo: &mut Undo
     etcd::start(state, description, undo)?;
     let journal = metas::journal(state, description)?;
     let config: MetaServerConfig = daemon::read(&state.config_file(META))?;
+    let is_it = |meta: &&MetaDescription| meta.id == id;
+    let elsewhere = description.metas.iter().find(is_it).is_some_and(is_elsewhere);
+    let name = meta_name(id);
     match description.metas.len() {
-        1 => weir_metaserver::leave_journal(&config, &journal)?,
-        _ => weir_metaserver::take_in_journal(&config, &journal)?,
+        1 => weir_metaserver::leave_journal(&config, &journal, &name)?,
+        _ => weir_metaserver::take_in_journal(&config, &journal, &name, elsewhere)?,
     }
-    Ok(journal.forget(&meta_name(id))?)
+    Ok(())
+}
+
+/// Whether a metadata server other than the first one is on another machine than that.
+fn is_elsewhere(meta: &MetaDescription) -> bool {
+    meta.here == Some(false)
+}
+
+/// The number of the next metadata server: also those that were removed elsewhere keep theirs, because
+/// the journal refuses them by their names. `removed`: the names that it refuses.
+pub fn next_number(description: &Description, removed: &[String]) -> u32 {
+    let prefix = format!("{META}-");
+    let removed = removed.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok());
+    let numbers = description.metas.iter().map(|meta| meta.id).chain(removed);
+    numbers.max().unwrap_or(1) + 1
 }
 
 /// Fails if the metadata server has a journal that was set up by hand.
@@ -214,6 +242,13 @@ fn forget_etcd(state: &StateDir) -> Done {
         }
     }
     discard(&state.etcd_dirs())
+}
+
+fn discard_file(file: &Path) -> Done {
+    match std::fs::remove_file(file) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::file(file, e)),
+        _ => Ok(()),
+    }
 }
 
 fn discard(dir: &Path) -> Done {
