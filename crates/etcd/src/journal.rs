@@ -303,7 +303,8 @@ impl Journal for EtcdJournal {
     }
 
     fn end(&self) -> Result<()> {
-        let below = |name: &str| delete(&self.key(&format!("{name}/")), &self.key(&format!("{name}0")));
+        let below =
+            |name: &str| delete(&self.key(&format!("{name}/")), &self.key(&format!("{name}0")));
         let one = |name: &str| delete(&self.key(name), &self.key(&format!("{name}\0")));
         self.as_leader(&[one("head"), one("begun"), below("log"), below("members")])
     }

@@ -9,7 +9,7 @@ use crate::metrics::{Observer, RequestTimes, Told};
 use crate::news::News;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
@@ -23,6 +23,8 @@ use weir_wire::{Header, Key, Level};
 
 /// Background transactions at the end of a turn with such work.
 const STEPS_PER_TURN: usize = 8;
+/// Without progress of the journal for so long, others get no replies and fall silent.
+const STALL: Duration = Duration::from_secs(1);
 
 /// Reports a fatal error from the service to its owner.
 #[derive(Debug)]
@@ -76,6 +78,8 @@ pub(crate) struct MetaService<E: Engine> {
     silent: bool,
     /// Whether background work waits until the next tick because the disk is full.
     work_waits: bool,
+    /// While the journal lacks commits: the last one that it has, and since when.
+    behind: Option<(Sequence, Instant)>,
 }
 
 /// A request.
@@ -117,6 +121,7 @@ impl<E: Engine> MetaService<E> {
             refusal: None,
             silent: false,
             work_waits: false,
+            behind: None,
         }
     }
 
@@ -160,7 +165,12 @@ impl<E: Engine> MetaService<E> {
     fn answer(&mut self, asked: Asked, answer: Answer) {
         match answer {
             Answer::Now(reply) => self.turn.push((asked, reply)),
-            Answer::AfterSync(upto, reply) => self.waiting.push_back((upto, asked, reply)),
+            Answer::AfterSync(upto, reply) => {
+                let engine = self.machine.engine();
+                // Nor does it tell of anything that is not in the journal yet.
+                let seen = if engine.has_journal() { engine.sequence() } else { upto };
+                self.waiting.push_back((upto.max(seen), asked, reply));
+            }
             Answer::Parked(ticket) => {
                 self.parked.insert(ticket, Asked { was_parked: true, ..asked });
             }
@@ -191,6 +201,8 @@ impl<E: Engine> MetaService<E> {
     }
 
     fn tick(&mut self) -> Result<()> {
+        let stalls = |(_, since)| clock::elapsed(since) >= STALL;
+        self.machine.set_stalled(self.behind.is_some_and(stalls));
         self.machine.on_tick(now(self.start))?;
         if planted(Bug::AckBeforeAppend) { self.machine.flush().map(drop) } else { Ok(()) }
     }
@@ -198,6 +210,11 @@ impl<E: Engine> MetaService<E> {
     /// Sends the replies of turns up to this commit.
     fn release_flushed(&mut self, flushed: Sequence, out: &mut Outbox) {
         let upto = self.machine.engine().sequence();
+        self.behind = match self.behind {
+            _ if flushed >= upto => None,
+            Some((last, since)) if last == flushed => Some((last, since)),
+            _ => Some((flushed, clock::now())),
+        };
         while self.held.front().is_some_and(|(upto, ..)| *upto <= flushed) {
             if let Some((_, asked, reply)) = self.held.pop_front() {
                 self.observer.times.add(&asked, false);

@@ -188,6 +188,11 @@ pub trait Engine {
     /// shutdown and tests.
     fn sync(&mut self) -> Result<()>;
 
+    /// Whether commits go to a journal, without which none of them may become known.
+    fn has_journal(&self) -> bool {
+        false
+    }
+
     /// Whether other servers may have continued after this engine's last state. Then only they know
     /// the outcome of commits that were not acknowledged.
     fn is_deposed(&self) -> bool {

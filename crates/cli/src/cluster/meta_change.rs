@@ -288,11 +288,17 @@ pub fn require_down(state: &StateDir, description: &Description) -> Done {
 
 /// Describes what has to be done on other machines.
 pub fn elsewhere(description: &Description) -> String {
+    let mut text = String::new();
+    if description.metas.iter().any(is_elsewhere) {
+        text += "On every other machine that has a metadata server, run `weir meta join` with the new \
+                 line, before `weir up` there. `weir meta add --on` with the addresses that are there gives \
+                 it once more.\n";
+    }
     if description.invited.is_empty() {
-        return String::new();
+        return text;
     }
     let addresses = metas::addresses_for_others(description);
-    format!(
+    text + &format!(
         "On machines that have joined, and in credentials that were handed out, write\n  metadata = \
          {addresses:?}\ninto client.toml and data-N.toml before their daemons and mounts start.\n"
     )

@@ -11,7 +11,7 @@ use crate::args::{MetaAdd, MetaJoin};
 use crate::cluster::daemon::{cluster_id, to_text};
 use crate::cluster::invitation::{Line, read_line};
 use crate::cluster::meta_change::{
-    MAX_METAS, elsewhere, require_alone, require_down, require_first,
+    MAX_METAS, elsewhere, next_number, require_alone, require_down, require_first,
 };
 use crate::cluster::metas::{self, meta_name};
 use crate::cluster::state::{Description, MetaDescription, StateDir};
@@ -71,7 +71,9 @@ pub fn add(add: &MetaAdd) -> Done {
     if 1 + description.metas.len() + add.on.len() > MAX_METAS as usize {
         return Err(Failure::new(format!("a cluster has at most {MAX_METAS} metadata servers")));
     }
-    if description.journal.is_empty() {
+    require_distinct(&add.on, first)?;
+    let begins = description.journal.is_empty();
+    if begins {
         require_alone(&state)?;
         if add.etcd.is_empty() {
             return Err(Failure::new("--on needs --etcd: the addresses of etcd").hint(
@@ -85,10 +87,17 @@ pub fn add(add: &MetaAdd) -> Done {
             .hint("leave out --etcd"));
     }
     // A wrong address is noticed here, and not when the cluster does not come up.
-    metas::journal(&state, &description)?
-        .head()
-        .map_err(|error| Failure::from(error).about("etcd does not answer"))?;
-    let next = description.metas.iter().map(|meta| meta.id).max().unwrap_or(1) + 1;
+    let silent = |error| Failure::from(error).about("etcd does not answer");
+    let journal = metas::journal(&state, &description)?;
+    let head = journal.head().map_err(silent)?;
+    if begins && head.is_some() {
+        return Err(Failure::new("etcd has a journal of this cluster already, of before").hint(format!(
+            "if no metadata server needs it any more: `etcdctl --endpoints {} del --prefix /weir/{}/`",
+            description.journal.join(","),
+            description.id
+        )));
+    }
+    let next = next_number(&description, &journal.removed().map_err(silent)?);
     // Those that a command before has added get the line once more.
     let is_new = |on: &String| description.metas.iter().all(|meta| meta.address != *on);
     let new: Vec<String> = add.on.iter().map(SocketAddr::to_string).filter(is_new).collect();
@@ -113,6 +122,27 @@ pub fn add(add: &MetaAdd) -> Done {
         elsewhere(&description)
     ));
     LINE.hand_out(&invitation, add.output.as_deref())
+}
+
+/// Fails unless each of these can be the address of one other machine.
+fn require_distinct(on: &[SocketAddr], first: Option<SocketAddr>) -> Done {
+    for (place, at) in on.iter().enumerate() {
+        let why = if at.ip().is_loopback() || at.ip().is_unspecified() {
+            "no other machine reaches that address"
+        } else if at.port() == 0 {
+            "a port is needed"
+        } else if first == Some(*at) {
+            "the first metadata server has that address"
+        } else if on[..place].contains(at) {
+            "it is there twice"
+        } else {
+            continue;
+        };
+        return Err(Failure::new(format!("--on {at}: {why}")).hint(
+            "one address for each metadata server: that of its machine, and a free port there",
+        ));
+    }
+    Ok(())
 }
 
 /// Runs `weir meta join`.
@@ -165,9 +195,7 @@ fn set_up(
     description.metas = metas_of(invitation, own);
     description.journal.clone_from(&invitation.etcd);
     let master_file = state.key_file("master");
-    if !master_file.exists() {
-        secret::write_key(&master_file, &master)?;
-    }
+    keys::write_key(&master_file, &master)?;
     if !exists {
         let addresses = metas::addresses(state, &description);
         keys::write_first_credential(state, &description, &MasterKey(master), addresses)?;

@@ -180,16 +180,18 @@ impl Embedded {
         }
     }
 
-    /// Hands over the buffered commits for the journal, and takes in what it has meanwhile.
-    pub(super) fn begin_publishing(&mut self) -> Result<()> {
-        let Role::Leads { publisher, .. } = &self.role else { return Ok(()) };
+    /// Hands over the buffered commits for the journal, and takes in what it has meanwhile. Returns
+    /// whether there was any of it.
+    pub(super) fn begin_publishing(&mut self) -> Result<bool> {
+        let Role::Leads { publisher, .. } = &self.role else { return Ok(false) };
         let records = self.log.ungiven();
-        if !records.is_empty() {
+        let gives = !records.is_empty();
+        if gives {
             publisher.give(records, self.sequence);
             self.log.mark_given(self.sequence);
         }
         let published = publisher.published();
-        self.take_published(published)
+        Ok(self.take_published(published)? || gives)
     }
 
     /// Publishes the buffered commits, and waits for the journal.
@@ -197,19 +199,20 @@ impl Embedded {
         self.begin_publishing()?;
         let Role::Leads { publisher, .. } = &self.role else { return Ok(()) };
         let published = publisher.wait();
-        self.take_published(published)
+        self.take_published(published).map(drop)
     }
 
-    /// Appends to the local log what is in the journal.
-    fn take_published(&mut self, published: Result<Sequence>) -> Result<()> {
+    /// Appends to the local log what is in the journal. Returns whether there was more than before.
+    fn take_published(&mut self, published: Result<Sequence>) -> Result<bool> {
         let published = published.map_err(|error| self.depose(error))?;
-        if published > self.flushed {
+        let is_more = published > self.flushed;
+        if is_more {
             let bytes = self.log.flush_given(published).map_err(|e| self.break_with(e))?;
             self.published_bytes.fetch_add(bytes as u64, Relaxed);
             self.flushed = published;
             self.shared.flushed(published);
         }
-        Ok(())
+        Ok(is_more)
     }
 
     /// Fails when the lead is lost.

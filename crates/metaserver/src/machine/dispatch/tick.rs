@@ -13,7 +13,10 @@ impl<E: Engine> MetaMachine<E> {
     pub fn on_tick(&mut self, now: Moment) -> Result<()> {
         self.engine.poll()?;
         self.notice_pause(now);
-        self.last_tick_ms = now.monotonic_ms;
+        // While replies wait for the journal it is as if the process was stopped.
+        if !self.is_stalled {
+            self.last_tick_ms = now.monotonic_ms;
+        }
         self.recorded.hand_over();
         self.exports.forget_old(now.monotonic_ms);
         self.revoked.forget_old(now.unix_ms());
@@ -39,6 +42,12 @@ impl<E: Engine> MetaMachine<E> {
         }
         goes_on(self.work(TICK_STEPS, now))?;
         no_room.map_or(Ok(()), Err)
+    }
+
+    /// Says whether replies wait for the journal: those who do not get them cannot go on, and are not
+    /// silent by themselves.
+    pub fn set_stalled(&mut self, is_stalled: bool) {
+        self.is_stalled = is_stalled;
     }
 
     /// Whether [`MetaMachine::work`] has anything to do.
