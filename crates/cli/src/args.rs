@@ -25,7 +25,8 @@ pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use choices::{ClientChoice, ClusterChoice};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{
-    Daemon, Detach, Meta, MetaAdd, MetaCommand, MetaExport, MetaImport, MetaRemove, Mount, Umount,
+    Daemon, Detach, Meta, MetaAdd, MetaCommand, MetaExport, MetaImport, MetaJoin, MetaRemove,
+    Mount, Umount,
 };
 pub use files::{Cat, Cp, Kept, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use holders::{Clients, HoldChoice, Locks, StandingChoice};

@@ -1,7 +1,7 @@
 //! `weir meta`: the metadata server, and backups of the metadata.
 
 use crate::args::{Meta, MetaCommand, MetaExport, MetaImport};
-use crate::cluster::meta_change;
+use crate::cluster::{meta_change, meta_elsewhere};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::output::print;
@@ -25,7 +25,11 @@ pub fn run(meta: &Meta) -> Done {
     match &meta.command {
         Some(MetaCommand::Export(export)) => run_export(export),
         Some(MetaCommand::Import(import)) => run_import(import),
-        Some(MetaCommand::Add(add)) => meta_change::add(add),
+        Some(MetaCommand::Add(add)) => match add.on.is_empty() {
+            true => meta_change::add(add),
+            false => meta_elsewhere::add(add),
+        },
+        Some(MetaCommand::Join(join)) => meta_elsewhere::join(join),
         Some(MetaCommand::Remove(remove)) => meta_change::remove(remove),
         None => {
             let none = || Failure::new("which configuration? give one with --config");

@@ -15,7 +15,7 @@ use weir_testbed::{ETHERNET_QUEUE, Network};
 const LINK: u64 = 1 << 30;
 
 /// One machine, as long as it is kept.
-struct Machine<'a> {
+pub struct Machine<'a> {
     place: &'a Place,
     number: u32,
     /// Keeps its namespaces.
@@ -24,7 +24,7 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// On a node of a network, with an empty disk.
-    fn new(place: &'a Place, network: &Network, number: u32) -> Self {
+    pub fn new(place: &'a Place, network: &Network, number: u32) -> Self {
         let script = "hostname $1; mkdir -p /run/weir; mount -t tmpfs none /run/weir
              mount -t tmpfs none $2; echo ready; exec sleep 1000";
         std::fs::create_dir_all(place.path("disk")).unwrap();
@@ -39,11 +39,11 @@ impl<'a> Machine<'a> {
     }
 
     /// Something on its disk, which others do not see.
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.place.path("disk").join(name)
     }
 
-    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         let target = self.holder.0.id().to_string();
         command.args(["--target", &target, "--mount", "--uts", "--net", "--", program]);
@@ -52,16 +52,16 @@ impl<'a> Machine<'a> {
         command
     }
 
-    fn weir(&self, arguments: &[&str]) -> Said {
+    pub fn weir(&self, arguments: &[&str]) -> Said {
         said(self.command(WEIR, arguments))
     }
 
-    fn run(&self, program: &str, arguments: &[&str]) -> String {
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         said(self.command(program, arguments)).ok()
     }
 
     /// What another machine does with an invitation.
-    fn join(&self, invitation: &str, more: &[&str]) -> Said {
+    pub fn join(&self, invitation: &str, more: &[&str]) -> Said {
         let data = self.path("disks/a");
         let mut command = self.command(WEIR, &["join", "--data", data.to_str().unwrap()]);
         command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

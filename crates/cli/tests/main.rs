@@ -69,6 +69,7 @@ mod manual;
 mod many_descriptors;
 mod members;
 mod messages;
+mod meta_machines;
 mod meta_rounds;
 mod metadata_disk;
 mod metas;

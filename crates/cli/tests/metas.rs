@@ -1,9 +1,11 @@
 //! Several metadata servers by command: `weir up --meta`, `weir meta add`, `weir meta remove`.
 
 use crate::harness::{Cluster, Place, eventually, is_ours};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-fn etcd() -> bool {
+/// Whether there is etcd.
+pub fn etcd() -> bool {
     let is_there = Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !is_there {
         println!("skipped: needs etcd");
@@ -22,6 +24,41 @@ fn names(cluster: &Cluster<'_>) -> Vec<String> {
     names
 }
 
+/// The name of the metadata server that leads, as soon as there is one.
+pub fn leader(cluster: &Cluster<'_>) -> String {
+    let mut leads = None;
+    eventually("one leads", || {
+        // It also fails if something else is wrong.
+        let said = cluster.weir(&["status", "--json"]).out;
+        let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let metas = status["metadata_servers"].as_array().cloned().unwrap_or_default();
+        let found = metas.iter().find(|meta| meta["leads"] == true);
+        leads = found.map(|meta| meta["name"].as_str().unwrap().to_owned());
+        leads.is_some()
+    });
+    leads.unwrap()
+}
+
+/// Checks that a member of etcd listens on no port, and that only its owner gets at its sockets.
+fn is_out_of_reach(cluster: &Cluster<'_>, member: &str) {
+    let dir = cluster.dir().join("etcd");
+    assert_eq!(std::fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+    let pid = cluster.pid(member);
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let open: Vec<String> = open
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .map(|link| link.display().to_string())
+        .collect();
+    let listens = |table: &str| -> bool {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap();
+        text.lines().skip(1).any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[3] == "0A" && open.contains(&format!("socket:[{}]", fields[9]))
+        })
+    };
+    assert!(!listens("tcp") && !listens("tcp6"), "{member} listens on a port");
+}
+
 #[test]
 fn several_metadata_servers_come_up_go_on_without_any_of_them_and_go_down() {
     if !etcd() {
@@ -35,6 +72,7 @@ fn several_metadata_servers_come_up_go_on_without_any_of_them_and_go_down() {
     assert_eq!(status["trouble"].as_array().unwrap().len(), 0, "{status}");
     assert_eq!(cluster.pids().len(), 8);
     cluster.weir(&["mkdir", "/of-all"]).ok();
+    is_out_of_reach(&cluster, "etcd-1");
     // The leader and the up-to-date members are shown, and reported to Prometheus.
     eventually("all stand by", || {
         let status = cluster.weir(&["status", "--json"]).json();

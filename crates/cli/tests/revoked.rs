@@ -1,7 +1,8 @@
 //! Keys that are revoked while their clients read and write, with real daemons.
 
 use crate::harness::{Cluster, Place, eventually, noise};
-use crate::library::{client, credential};
+use crate::library::{client, config_in, credential};
+use crate::metas;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use weir_client::{Client, ClientConfig, Context, CreateOptions, File, set_nothing};
@@ -228,6 +229,67 @@ fn own_keys_of_targets_are_replaced_while_clients_read_and_write() {
         eventually("it has the file again", || later.exists());
         goes_on();
         stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn own_keys_of_targets_are_replaced_though_the_lead_moves_meanwhile() {
+    if !metas::etcd() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("moves", &["--targets", "2", "--meta", "3"]);
+    let ctx = Context::root();
+    // One call waits for as long as it takes another server to lead.
+    let config = ClientConfig { request_timeout_ms: 60_000, ..config_in(&cluster.dir()) };
+    let own = Client::connect(config.without_cache()).unwrap();
+    let (file, _) = own.create(&ctx, FileId::ROOT, b"f", &CreateOptions::default()).unwrap();
+    file.write_at(&ctx, 0, &noise(300_000, 1)).unwrap();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let waiting = || {
+        let counters = own.metadata_status().unwrap().counters;
+        counters.into_iter().find(|(name, _)| name == "keys.own_waiting").unwrap().1
+    };
+    let goes_on = || {
+        let before = done.load(Ordering::Relaxed);
+        eventually("it goes on", || done.load(Ordering::Relaxed) > before + 3);
+    };
+    let rotate = || cluster.weir(&["key", "rotate", "--own", "--all"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                attempt(&file).unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let checks = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            goes_on();
+            // Between the two steps: a server has not got its key yet.
+            cluster.kill("data-2");
+            let said = rotate().ok();
+            assert!(said.contains("1 targets wait") && waiting() == 1, "{said}");
+            cluster.kill(&metas::leader(&cluster));
+            eventually("the next one knows", || waiting() == 1);
+            cluster.weir(&["up"]).ok();
+            eventually("it has its key", || waiting() == 0);
+            goes_on();
+            // While the command runs.
+            for _ in 0..2 {
+                let leads = metas::leader(&cluster);
+                let rotating = scope.spawn(rotate);
+                cluster.kill(&leads);
+                let said = rotating.join().unwrap().ok();
+                assert!(said.contains("sign capabilities from now on"), "{said}");
+                cluster.weir(&["up"]).ok();
+                eventually("all have their keys", || waiting() == 0);
+                goes_on();
+            }
+            assert_eq!(sum(&own, "refused.capability_not_signed"), 0);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = checks {
+            std::panic::resume_unwind(panic);
+        }
     });
 }
 

@@ -1,10 +1,13 @@
 //! Requests to the members of an etcd cluster, over HTTP.
 
 use crate::message::Refused;
+use crate::unix;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+use ureq::config::Config;
 use weir_types::{Error, ErrorKind, Result};
 
 /// The longest wait for one member of several.
@@ -27,9 +30,33 @@ const OUT_OF_RANGE: i32 = 11;
 const WHEN_FULL: &str = "give its members a larger --quota-backend-bytes, run `etcdctl compact` and \
                          `etcdctl defrag --cluster`, then `etcdctl alarm disarm`";
 
-pub(crate) struct Gateway {
+/// A member of etcd.
+struct Endpoint {
+    /// As configured, for messages.
+    shown: String,
+    /// The beginning of the URL of each request.
+    url: String,
     agent: ureq::Agent,
-    endpoints: Vec<String>,
+}
+
+impl Endpoint {
+    /// `None` for an invalid address.
+    fn new(address: &str, config: &Config, by_tcp: &ureq::Agent) -> Option<Self> {
+        let shown = address.to_owned();
+        if let Some(path) = address.strip_prefix("unix:") {
+            let path = Path::new(path);
+            let names_file = path.is_absolute() && path.file_name().is_some();
+            let agent = names_file.then(|| unix::agent(config.clone(), path))?;
+            return Some(Self { shown, url: unix::URL.to_owned(), agent });
+        }
+        let rest = address.strip_prefix("http://")?.trim_end_matches('/');
+        let is_host = !rest.is_empty() && !rest.contains('/');
+        is_host.then(|| Self { shown, url: format!("http://{rest}"), agent: by_tcp.clone() })
+    }
+}
+
+pub(crate) struct Gateway {
+    endpoints: Vec<Endpoint>,
     /// Index of the member that answered last.
     present: AtomicUsize,
 }
@@ -41,22 +68,23 @@ impl Gateway {
         if endpoints.is_empty() || endpoints.len() > MAX_ENDPOINTS {
             return bad(format!("etcd needs 1 to {MAX_ENDPOINTS} addresses"));
         }
-        for endpoint in endpoints {
-            let rest = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-            if rest.is_none_or(|rest| rest.is_empty() || rest.contains('/')) {
-                return bad(format!("`{endpoint}` is no address of etcd: http://HOST:PORT"));
-            }
-        }
         let patience = if endpoints.len() > 1 { PATIENCE } else { PATIENCE_WITH_ONE };
-        let agent = ureq::Agent::config_builder()
+        let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .timeout_global(Some(patience))
-            .build()
-            .new_agent();
-        let endpoints = endpoints.iter().map(|one| one.trim_end_matches('/').to_owned()).collect();
-        Ok(Self { agent, endpoints, present: AtomicUsize::new(0) })
+            .build();
+        let by_tcp = config.new_agent();
+        let endpoint = |address: &String| {
+            Endpoint::new(address, &config, &by_tcp).ok_or_else(|| {
+                let what =
+                    format!("`{address}` is no address of etcd: http://HOST:PORT or unix:/PATH");
+                Error::new(ErrorKind::InvalidArgument, what)
+            })
+        };
+        let endpoints = endpoints.iter().map(endpoint).collect::<Result<_>>()?;
+        Ok(Self { endpoints, present: AtomicUsize::new(0) })
     }
 
     /// Sends a request to one member after the other, until one replies. A request may be carried
@@ -73,7 +101,7 @@ impl Gateway {
                     return Ok(reply);
                 }
                 Err(error) => {
-                    last = error.context(format!("etcd at {endpoint}"));
+                    last = error.context(format!("etcd at {}", endpoint.shown));
                     if !matches!(last.kind, ErrorKind::Unreachable | ErrorKind::TimedOut) {
                         return Err(last);
                     }
@@ -83,9 +111,14 @@ impl Gateway {
         Err(last)
     }
 
-    fn ask_one<T: DeserializeOwned>(&self, endpoint: &str, path: &str, body: &str) -> Result<T> {
-        let url = format!("{endpoint}{path}");
-        let sent = self.agent.post(url).header("content-type", "application/json").send(body);
+    fn ask_one<T: DeserializeOwned>(
+        &self,
+        endpoint: &Endpoint,
+        path: &str,
+        body: &str,
+    ) -> Result<T> {
+        let post = endpoint.agent.post(format!("{}{path}", endpoint.url));
+        let sent = post.header("content-type", "application/json").send(body);
         let mut reply = sent.map_err(failed)?;
         let text = reply.body_mut().with_config().limit(MAX_REPLY_BYTES).read_to_vec();
         let text = text.map_err(failed)?;
@@ -136,11 +169,13 @@ mod tests {
         let all = |addresses: &[&str]| {
             Gateway::new(&addresses.iter().map(|&one| one.to_owned()).collect::<Vec<_>>())
         };
-        all(&["http://127.0.0.1:2379", "http://etcd-2:2379/"]).map(drop).unwrap();
-        for wrong in [&[][..], &["127.0.0.1:2379"], &["https://e:1"], &["http://"], &["http://e/x"]]
+        all(&["http://127.0.0.1:2379", "http://etcd-2:2379/", "unix:/run/e:1"]).map(drop).unwrap();
+        for wrong in ["127.0.0.1:2379", "https://e:1", "http://", "http://e/x", "unix:e", "unix:/"]
         {
+            let wrong = &[wrong][..];
             let error = all(wrong).map(drop).unwrap_err();
             assert_eq!(error.kind, ErrorKind::InvalidArgument, "{wrong:?}");
         }
+        assert!(all(&[]).is_err());
     }
 }

@@ -27,6 +27,8 @@ const CLOCK_MARGIN: u32 = 8;
 const BATCHES_PER_READ: usize = 8;
 /// The most members that are listed.
 const MAX_MEMBERS: usize = 64;
+/// The most removed members that are listed. With each one a metadata server was set up and removed.
+const MAX_REMOVED: usize = 10_000;
 /// etcd is compacted after this many changes.
 const COMPACT_AFTER: i64 = 100;
 /// Pause before an append is sent again.
@@ -53,7 +55,7 @@ impl EtcdJournal {
     /// The journal of a cluster. Sends no request.
     ///
     /// # Errors
-    /// `InvalidArgument` for addresses that are not `http://HOST:PORT`.
+    /// `InvalidArgument` for addresses that are neither `http://HOST:PORT` nor `unix:/PATH`.
     pub fn new(endpoints: &[String], cluster: [u8; 16]) -> Result<Self> {
         let prefix = format!("/weir/{:032x}/", u128::from_be_bytes(cluster));
         Ok(Self {
@@ -96,6 +98,15 @@ impl EtcdJournal {
         }
     }
 
+    /// Makes these changes, if this server leads.
+    fn as_leader(&self, changes: &[Value]) -> Result<()> {
+        let leader = created_at(&self.key("leader"), self.fence()?);
+        match self.txn(&[leader], changes, &[])?.succeeded {
+            true => Ok(()),
+            false => Err(lost("another one has taken it")),
+        }
+    }
+
     fn revoke(&self, lease: i64) {
         let request = json!({"ID": lease.to_string()});
         if let Err(error) = self.gateway.ask::<Value>("/v3/lease/revoke", &request) {
@@ -134,6 +145,7 @@ impl EtcdJournal {
         if found.is_none() {
             compare.push(created_at(&head, 0));
             success.push(put(&head, led.head.0.to_string()));
+            success.push(delete(&self.key("removed/"), &self.key("removed0")));
         }
         if let Some(new) = led.begun.filter(|_| found.is_none_or(|found| found.begun.is_none())) {
             compare.push(created_at(&begun, 0));
@@ -273,6 +285,30 @@ impl Journal for EtcdJournal {
         self.gateway.ask::<Value>("/v3/kv/deleterange", &request).map(drop)
     }
 
+    fn remove(&self, member: &str) -> Result<()> {
+        let own = self.key(&format!("members/{member}"));
+        let mark = put(&self.key(&format!("removed/{member}")), "");
+        // The key itself, and no other one.
+        self.as_leader(&[mark, delete(&own, &format!("{own}\0"))])
+    }
+
+    fn removed(&self) -> Result<Vec<String>> {
+        let prefix = self.key("removed/");
+        let found = self.range(&prefix, &self.key("removed0"), MAX_REMOVED)?;
+        let name = |found: &KeyValue| {
+            let name = String::from_utf8_lossy(&found.key);
+            Ok(name.strip_prefix(&prefix).ok_or_else(|| foreign(found))?.to_owned())
+        };
+        found.iter().map(name).collect()
+    }
+
+    fn end(&self) -> Result<()> {
+        let below =
+            |name: &str| delete(&self.key(&format!("{name}/")), &self.key(&format!("{name}0")));
+        let one = |name: &str| delete(&self.key(name), &self.key(&format!("{name}\0")));
+        self.as_leader(&[one("head"), one("begun"), below("log"), below("members")])
+    }
+
     fn members(&self) -> Result<Vec<Held>> {
         let prefix = self.key("members/");
         let found = self.range(&prefix, &self.key("members0"), MAX_MEMBERS)?;
@@ -289,12 +325,7 @@ impl Journal for EtcdJournal {
     }
 
     fn cut(&self, upto: Sequence) -> Result<()> {
-        let leader = created_at(&self.key("leader"), self.fence()?);
-        let old = delete(&self.log_key(Sequence::ZERO), &self.log_key(upto.next()));
-        match self.txn(&[leader], &[old], &[])?.succeeded {
-            true => Ok(()),
-            false => Err(lost("another one has taken it")),
-        }
+        self.as_leader(&[delete(&self.log_key(Sequence::ZERO), &self.log_key(upto.next()))])
     }
 
     fn compact(&self) -> Result<()> {

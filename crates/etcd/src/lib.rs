@@ -11,9 +11,11 @@
 //! - `head`: the last record that was appended. Every append compares and changes it.
 //! - `log/LAST`: a batch, by its last record, 16 hexadecimal digits.
 //! - `members/NAME`: what a member holds durably.
+//! - `removed/NAME`: a member that takes part no more. They go when another log is begun.
 
 mod gateway;
 mod journal;
 mod message;
+mod unix;
 
 pub use journal::{EtcdJournal, LEASE_S};

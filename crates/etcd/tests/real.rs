@@ -28,29 +28,51 @@ impl Etcd {
 
     /// As [`Etcd::start`], with more arguments.
     fn start_with(members: usize, more: &[&str]) -> Option<Self> {
+        let urls = |ports: Vec<u16>| -> Vec<String> {
+            ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
+        };
+        let (clients, peers) = (urls(free_ports(members)), urls(free_ports(members)));
+        let dir = tempfile::tempdir().unwrap();
+        Self::start_at(dir, clients.clone(), clients, peers, more)
+    }
+
+    /// As [`Etcd::start`], with sockets in a directory whose path is longer than an address of a
+    /// socket.
+    fn start_by_sockets(members: usize) -> Option<Self> {
+        let dir = tempfile::Builder::new().prefix(&"long".repeat(40)).tempdir().unwrap();
+        let names = |of: &str| (0..members).map(|n| format!("{of}-{n}:1")).collect::<Vec<_>>();
+        let urls = |of| names(of).iter().map(|name| format!("unix://{name}")).collect();
+        let socket = |name: &String| format!("unix:{}", dir.path().join(name).display());
+        let endpoints = names("client").iter().map(socket).collect();
+        Self::start_at(dir, endpoints, urls("client"), urls("peer"), &[])
+    }
+
+    fn start_at(
+        dir: TempDir,
+        endpoints: Vec<String>,
+        clients: Vec<String>,
+        peers: Vec<String>,
+        more: &[&str],
+    ) -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: needs etcd");
             return None;
         }
-        let dir = tempfile::tempdir().unwrap();
-        let urls = |ports: &[u16]| -> Vec<String> {
-            ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
-        };
-        let (clients, peers) = (urls(&free_ports(members)), urls(&free_ports(members)));
         let cluster: Vec<String> =
             peers.iter().enumerate().map(|(n, peer)| format!("m{n}={peer}")).collect();
         let start = |n: usize| {
             let data = dir.path().join(format!("m{n}"));
             let mut command = Command::new("etcd");
             command
+                .current_dir(dir.path())
                 .args(["--name", &format!("m{n}"), "--data-dir", data.to_str().unwrap()])
                 .args(["--listen-client-urls", &clients[n], "--advertise-client-urls", &clients[n]])
                 .args(["--listen-peer-urls", &peers[n], "--initial-advertise-peer-urls", &peers[n]])
                 .args(["--initial-cluster", &cluster.join(","), "--log-level", "error"]);
             command.args(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };
-        let members = (0..members).map(start).collect();
-        let etcd = Self { members, endpoints: clients, _dir: dir };
+        let members = (0..clients.len()).map(start).collect();
+        let etcd = Self { members, endpoints, _dir: dir };
         eventually("etcd answers", || etcd.journal([0; 16]).head().is_ok());
         Some(etcd)
     }
@@ -122,6 +144,32 @@ fn etcd_is_a_journal() {
 #[test]
 fn the_largest_batches_are_taken_and_read_again() {
     let Some(etcd) = Etcd::start(1) else { return };
+    largest_batches(&etcd);
+}
+
+#[test]
+fn etcd_is_reached_by_sockets_and_one_that_hangs_or_is_gone_is_left_for_another() {
+    let Some(mut etcd) = Etcd::start_by_sockets(3) else { return };
+    largest_batches(&etcd);
+    let journal = etcd.journal([2; 16]);
+    journal.acquire("a", Some(begun(0))).unwrap().unwrap();
+    let append = |last: u64| {
+        // An election in etcd may take longer than a renewal waits.
+        let _ = journal.renew();
+        journal.append(Sequence(last - 1), &batch(last, 100)).unwrap();
+    };
+    append(1);
+    etcd.signal(0, Signal::STOP);
+    append(2);
+    etcd.signal(0, Signal::CONT);
+    append(3);
+    etcd.members[1].kill().unwrap();
+    etcd.members[1].wait().unwrap();
+    append(4);
+    assert_eq!(etcd.journal([2; 16]).head().unwrap(), Some(Sequence(4)));
+}
+
+fn largest_batches(etcd: &Etcd) {
     let journal = etcd.journal([1; 16]);
     journal.acquire("a", Some(begun(0))).unwrap().unwrap();
     for last in 1..=20 {

@@ -115,6 +115,8 @@ bugs! {
     ComputeFromShort = "compute-from-short",
     /// A metadata server goes on answering after it has lost the lead.
     OldLeaderAnswers = "old-leader-answers",
+    /// A metadata server answers a read that saw a change whose append to the journal is under way.
+    ReadBeforeAppend = "read-before-append",
     /// A snapshot for another metadata server claims to include an operation that it lacks.
     SnapshotSkips = "snapshot-skips",
     /// The journal is truncated before all metadata servers have its records.

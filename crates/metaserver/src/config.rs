@@ -97,7 +97,7 @@ pub struct MetaServerConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalConfig {
-    /// Addresses of the members of an etcd cluster, `http://HOST:PORT`.
+    /// Addresses of the members of an etcd cluster: `http://HOST:PORT`, or `unix:/PATH`.
     pub etcd: Vec<String>,
     /// Name of this metadata server, different from those of the others: letters, digits, `-`, `_`.
     pub member: String,

@@ -272,6 +272,7 @@ impl Follower {
     fn look(&mut self, address: &str) -> Result<Option<(u64, Renewing)>> {
         let log = self.journal.extent()?;
         let head = log.map(|log| log.head);
+        self.require_member()?;
         self.join(log)?;
         self.catch_up(head)?;
         self.engine.poll()?;
@@ -281,6 +282,20 @@ impl Follower {
         let vacant = leader.is_none();
         self.standing.set_leader(leader);
         if vacant { self.stand(log, address) } else { Ok(None) }
+    }
+
+    /// Fails if this member was removed. Whoever removes one leads meanwhile: who leads was not
+    /// removed after it has asked.
+    fn require_member(&self) -> Result<()> {
+        if !self.journal.removed()?.contains(&self.member) {
+            return Ok(());
+        }
+        let what = format!(
+            "{} is no metadata server of the cluster any more: it was removed on the first machine; \
+             `weir meta remove` on this machine, too, deletes what is left of it",
+            self.member
+        );
+        Err(Error::new(ErrorKind::NotPermitted, what))
     }
 
     /// Makes sure that the directory fits to the journal, and marks it.
@@ -376,6 +391,7 @@ impl Follower {
         let disk = DiskWatch::start(self.engine.path().to_owned())?;
         let renewing = Renewing::start(self.journal.clone(), disk)?;
         let mut complete = || {
+            self.require_member()?;
             let log = self.journal.extent()?;
             self.join(log)?;
             self.catch_up(log.map(|log| log.head))

@@ -16,29 +16,45 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// What is shown as the leader meanwhile.
 const ADDRESS: &str = "a command that changes the metadata servers";
 
-/// Takes everything that is in the journal into the metadata directory, durably. No metadata server
-/// may lead.
+/// Takes everything that is in the journal into the metadata directory, durably, and removes a
+/// member. No metadata server may lead. If `elsewhere`, the journal keeps in mind that the member was
+/// removed: its directory is on another machine.
 ///
 /// # Errors
 /// `Busy` if one leads; `Stale` if the journal does not have everything that the directory lacks;
-/// those of the journal and of the disk.
-pub fn take_in_journal(config: &MetaServerConfig, journal: &Arc<dyn Journal>) -> Result<()> {
-    take_in(config, journal, false)
+/// those of the journal and of the disk. It can be tried again.
+pub fn take_in_journal(
+    config: &MetaServerConfig,
+    journal: &Arc<dyn Journal>,
+    removed: &str,
+    elsewhere: bool,
+) -> Result<()> {
+    take_in(config, journal, (removed, elsewhere), false)
 }
 
-/// As [`take_in_journal`]. From then on the directory is that of a single metadata server, which
-/// has no journal.
+/// As [`take_in_journal`], for the last other member. The journal ends, and from then on the directory
+/// is that of a single metadata server.
 ///
 /// # Errors
 /// As [`take_in_journal`].
-pub fn leave_journal(config: &MetaServerConfig, journal: &Arc<dyn Journal>) -> Result<()> {
-    take_in(config, journal, true)
+pub fn leave_journal(
+    config: &MetaServerConfig,
+    journal: &Arc<dyn Journal>,
+    removed: &str,
+) -> Result<()> {
+    take_in(config, journal, (removed, true), true)
 }
 
-fn take_in(config: &MetaServerConfig, journal: &Arc<dyn Journal>, leave: bool) -> Result<()> {
+fn take_in(
+    config: &MetaServerConfig,
+    journal: &Arc<dyn Journal>,
+    (removed, elsewhere): (&str, bool),
+    leave: bool,
+) -> Result<()> {
     let engine = open_member(config, Box::new(|| {}))?;
     let mut follower = Follower::new(engine, journal.clone(), String::new());
-    if journal.head()?.is_some() {
+    let begun = journal.head()?.is_some();
+    if begun {
         // Nobody appends meanwhile.
         let begin = clock::now();
         while journal.acquire(ADDRESS, None)?.is_none() {
@@ -61,14 +77,23 @@ fn take_in(config: &MetaServerConfig, journal: &Arc<dyn Journal>, leave: bool) -
                 other => other?,
             }
         }
-        Ok(())
+        let engine = &mut follower.engine;
+        engine.sync()?;
+        if begun {
+            journal.renew()?;
+            match elsewhere {
+                true => journal.remove(removed)?,
+                false => journal.forget(removed)?,
+            }
+        }
+        if leave {
+            // Then the directory can do without the journal. Before, it could not.
+            engine.mark_alone()?;
+        }
+        // Others cannot lead on it any more, with what this directory has.
+        if leave && begun { journal.end() } else { Ok(()) }
     })();
     journal.resign();
     taken?;
-    let mut engine = follower.engine;
-    engine.sync()?;
-    if leave {
-        engine.mark_alone()?;
-    }
-    engine.close()
+    follower.engine.close()
 }

@@ -1,5 +1,5 @@
 //! Connects the event loop and the machine. One thread owns both. Replies are held back until their
-//! turn was flushed.
+//! turn was flushed: with a journal that happens in the background, while later turns go on.
 //!
 //! Once the engine has failed, every change that waits is refused with the reason, no other reply is
 //! sent, and the server ends.
@@ -9,7 +9,7 @@ use crate::metrics::{Observer, RequestTimes, Told};
 use crate::news::News;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
@@ -23,6 +23,8 @@ use weir_wire::{Header, Key, Level};
 
 /// Background transactions at the end of a turn with such work.
 const STEPS_PER_TURN: usize = 8;
+/// Without progress of the journal for so long, others get no replies and fall silent.
+const STALL: Duration = Duration::from_secs(1);
 
 /// Reports a fatal error from the service to its owner.
 #[derive(Debug)]
@@ -60,6 +62,10 @@ pub(crate) struct MetaService<E: Engine> {
     start: Instant,
     /// Replies of this turn.
     turn: Vec<(Asked, Reply)>,
+    /// Replies of turns that are not flushed yet, each with the last commit of its turn, in order.
+    held: VecDeque<(Sequence, Asked, Reply)>,
+    /// Whether somebody was welcomed whose session is not flushed yet.
+    has_new_session: bool,
     /// Replies that wait for the disk, in order of their commits.
     waiting: VecDeque<(Sequence, Asked, Reply)>,
     /// Requests that wait for other clients; the machine bounds their number.
@@ -72,6 +78,8 @@ pub(crate) struct MetaService<E: Engine> {
     silent: bool,
     /// Whether background work waits until the next tick because the disk is full.
     work_waits: bool,
+    /// While the journal lacks commits: the last one that it has, and since when.
+    behind: Option<(Sequence, Instant)>,
 }
 
 /// A request.
@@ -104,6 +112,8 @@ impl<E: Engine> MetaService<E> {
             machine,
             start,
             turn,
+            held: VecDeque::new(),
+            has_new_session: false,
             waiting,
             parked: BTreeMap::new(),
             observer,
@@ -111,6 +121,7 @@ impl<E: Engine> MetaService<E> {
             refusal: None,
             silent: false,
             work_waits: false,
+            behind: None,
         }
     }
 
@@ -130,6 +141,7 @@ impl<E: Engine> MetaService<E> {
         if engine.is_deposed() || engine.check_lead().is_err() {
             // Whoever leads next knows what became of them. Their senders ask that one.
             self.turn.clear();
+            self.held.clear();
             self.waiting.clear();
             self.parked.clear();
             self.silent = true;
@@ -137,10 +149,10 @@ impl<E: Engine> MetaService<E> {
         }
         let refusal = refusal(error);
         let turn = self.turn.drain(..).map(|(asked, _)| asked);
-        let waiting = self.waiting.drain(..).map(|(_, asked, _)| asked);
+        let held = self.held.drain(..).chain(self.waiting.drain(..)).map(|(_, asked, _)| asked);
         let parked = std::mem::take(&mut self.parked).into_values();
         let refused: BTreeSet<ConnId> = turn
-            .chain(waiting)
+            .chain(held)
             .chain(parked)
             .filter_map(|asked| refuse(asked.conn, &asked.header, &refusal, out))
             .collect();
@@ -153,14 +165,20 @@ impl<E: Engine> MetaService<E> {
     fn answer(&mut self, asked: Asked, answer: Answer) {
         match answer {
             Answer::Now(reply) => self.turn.push((asked, reply)),
-            Answer::AfterSync(upto, reply) => self.waiting.push_back((upto, asked, reply)),
+            Answer::AfterSync(upto, reply) => {
+                let engine = self.machine.engine();
+                // Nor does it tell of anything that is not in the journal yet.
+                let seen = if engine.has_journal() { engine.sequence() } else { upto };
+                self.waiting.push_back((upto.max(seen), asked, reply));
+            }
             Answer::Parked(ticket) => {
                 self.parked.insert(ticket, Asked { was_parked: true, ..asked });
             }
         }
     }
 
-    fn finish_turn(&mut self) -> Result<()> {
+    /// Returns the last commit up to which everything may be answered.
+    fn finish_turn(&mut self) -> Result<Sequence> {
         for (ticket, answer) in self.machine.take_ready(now(self.start)) {
             if let Some(asked) = self.parked.remove(&ticket) {
                 self.answer(asked, answer);
@@ -172,12 +190,47 @@ impl<E: Engine> MetaService<E> {
                 other => other?,
             }
         }
-        if planted(Bug::AckBeforeAppend) { Ok(()) } else { self.machine.flush().map(drop) }
+        if planted(Bug::AckBeforeAppend) {
+            return Ok(self.machine.engine().sequence());
+        }
+        // A welcome does not wait as replies do.
+        match std::mem::take(&mut self.has_new_session) {
+            true => self.machine.flush(),
+            false => self.machine.begin_flush(),
+        }
     }
 
     fn tick(&mut self) -> Result<()> {
+        let stalls = |(_, since)| clock::elapsed(since) >= STALL;
+        self.machine.set_stalled(self.behind.is_some_and(stalls));
         self.machine.on_tick(now(self.start))?;
         if planted(Bug::AckBeforeAppend) { self.machine.flush().map(drop) } else { Ok(()) }
+    }
+
+    /// Sends the replies of turns up to this commit.
+    fn release_flushed(&mut self, flushed: Sequence, out: &mut Outbox) {
+        let upto = self.machine.engine().sequence();
+        self.behind = match self.behind {
+            _ if flushed >= upto => None,
+            Some((last, since)) if last == flushed => Some((last, since)),
+            _ => Some((flushed, clock::now())),
+        };
+        while self.held.front().is_some_and(|(upto, ..)| *upto <= flushed) {
+            if let Some((_, asked, reply)) = self.held.pop_front() {
+                self.observer.times.add(&asked, false);
+                send(asked, reply, out);
+            }
+        }
+        let commits_nothing = self.held.back().is_some_and(|(last, ..)| *last == upto);
+        let waits = upto > flushed && !(commits_nothing && planted(Bug::ReadBeforeAppend));
+        for (asked, reply) in self.turn.drain(..) {
+            if waits {
+                self.held.push_back((upto, asked, reply));
+            } else {
+                self.observer.times.add(&asked, false);
+                send(asked, reply, out);
+            }
+        }
     }
 
     fn release_synced(&mut self, out: &mut Outbox) {
@@ -260,7 +313,10 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
     fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {
         self.machine.engine().check_lead()?;
-        self.machine.welcome(hello, now(self.start))
+        let before = self.machine.engine().sequence();
+        let welcome = self.machine.welcome(hello, now(self.start))?;
+        self.has_new_session |= self.machine.engine().sequence() > before;
+        Ok(welcome)
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
@@ -307,12 +363,9 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         if self.has_failed() {
             return;
         }
-        if let Err(error) = self.finish_turn() {
-            return self.fail(&error, out);
-        }
-        for (asked, reply) in self.turn.drain(..) {
-            self.observer.times.add(&asked, false);
-            send(asked, reply, out);
+        match self.finish_turn() {
+            Ok(flushed) => self.release_flushed(flushed, out),
+            Err(error) => return self.fail(&error, out),
         }
         self.release_synced(out);
         if self.has_work() {
@@ -342,6 +395,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
     fn on_closed(&mut self, conn: ConnId) {
         self.machine.disconnected();
+        self.held.retain(|(_, held, _)| held.conn != conn);
         self.waiting.retain(|(_, waiting, _)| waiting.conn != conn);
         let machine = &mut self.machine;
         self.parked.retain(|ticket, parked| {

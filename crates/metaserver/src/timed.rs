@@ -46,6 +46,15 @@ impl Journal for Timed {
     fn forget(&self, member: &str) -> Result<()> {
         self.journal.forget(member)
     }
+    fn remove(&self, member: &str) -> Result<()> {
+        self.journal.remove(member)
+    }
+    fn removed(&self) -> Result<Vec<String>> {
+        self.journal.removed()
+    }
+    fn end(&self) -> Result<()> {
+        self.journal.end()
+    }
     fn members(&self) -> Result<Vec<Held>> {
         self.journal.members()
     }

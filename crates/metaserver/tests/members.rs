@@ -197,7 +197,9 @@ fn a_directory_of_another_history_is_refused_though_its_numbers_fit() {
     client(&b, SessionId(0)).make(&mkdir("late")).unwrap();
     b.stop();
     let as_one: Arc<dyn Journal> = Arc::new(journal.another());
-    weir_metaserver::leave_journal(&config_of_late, &as_one).unwrap();
+    weir_metaserver::take_in_journal(&config_of_late, &as_one, "gone", false).unwrap();
+    // By hand, so that the journal stays.
+    std::fs::remove_file(late.config().dir.join("replicated")).unwrap();
     let server = Running::start(late.config());
     Client::open(&server.addresses[0], SessionId(0)).unwrap().make(&mkdir("own")).unwrap();
     server.stop();
@@ -208,6 +210,53 @@ fn a_directory_of_another_history_is_refused_though_its_numbers_fit() {
     }
     refused(&late, "served without the journal");
     a.stop();
+}
+
+#[test]
+fn a_member_that_was_removed_goes_on_with_nothing_though_it_has_its_directory() {
+    let [place, late] = members();
+    let journal = ModelJournal::default();
+    let a = start(&place, "a", journal.another());
+    client(&a, SessionId(0)).make(&mkdir("d")).unwrap();
+    let follows = |member: &str| {
+        let b = start(&late, member, journal.another());
+        let until = Instant::now() + Duration::from_secs(60);
+        while !journal.members().unwrap().iter().any(|it| it.member == member) {
+            assert!(Instant::now() < until, "it does not follow");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        b.stop();
+    };
+    let refused = |member: &str, kind, word: &str| {
+        let b = start(&late, member, journal.another());
+        let error = b.thread.join().unwrap().unwrap_err();
+        assert!(error.kind == kind && error.message.contains(word), "{error}");
+        assert!(!journal.members().unwrap().iter().any(|it| it.member == member));
+    };
+    follows("late");
+    a.stop();
+    let as_one: Arc<dyn Journal> = Arc::new(journal.another());
+    // A command that was interrupted is run again.
+    for _ in 0..2 {
+        weir_metaserver::take_in_journal(&config(&place, "a"), &as_one, "late", true).unwrap();
+    }
+    refused("late", ErrorKind::NotPermitted, "weir meta remove");
+    leads(&place, &journal, Some("e"), &["d"]);
+
+    // The last other one is removed, and the journal ends.
+    follows("last");
+    for _ in 0..2 {
+        weir_metaserver::leave_journal(&config(&place, "a"), &as_one, "last").unwrap();
+    }
+    assert_eq!(journal.extent().unwrap(), None);
+    refused("last", ErrorKind::NotPermitted, "weir meta remove");
+    refused("other", ErrorKind::Corrupt, "journal is gone");
+    // Nor does it go on with a journal that is begun later.
+    let server = Running::start(place.config());
+    Client::open(&server.addresses[0], SessionId(0)).unwrap().make(&mkdir("f")).unwrap();
+    server.stop();
+    leads(&place, &journal, None, &["d", "e", "f"]);
+    refused("last", ErrorKind::Corrupt, "not one of this journal");
 }
 
 #[test]
@@ -304,7 +353,7 @@ fn a_directory_that_has_left_one_journal_begins_another_and_gives_snapshots_to_n
     let first = ModelJournal::default();
     leads(&place, &first, Some("d"), &[]);
     let as_one: Arc<dyn Journal> = Arc::new(first.another());
-    weir_metaserver::leave_journal(&config(&place, "a"), &as_one).unwrap();
+    weir_metaserver::leave_journal(&config(&place, "a"), &as_one, "late").unwrap();
     // No metadata server has run without a journal meanwhile.
     let second = ModelJournal::default();
     leads(&place, &second, Some("e"), &["d"]);
@@ -388,7 +437,7 @@ fn the_journal_of_an_older_version_goes_on_with_all_its_members_and_loses_nothin
 
     // The commands that change the metadata servers take in what is there.
     let as_one: Arc<dyn Journal> = Arc::new(journal.another());
-    weir_metaserver::take_in_journal(&config(&late, "late"), &as_one).unwrap();
+    weir_metaserver::take_in_journal(&config(&late, "late"), &as_one, "gone", false).unwrap();
     assert!(has(&late, "x2"));
     assert_eq!(journal.extent().unwrap().unwrap().begun, None, "they do not lead");
 
@@ -419,7 +468,7 @@ fn the_next_leader_gives_the_journal_of_an_older_version_an_id() {
     assert!(begun.adopted && begun.at == head);
     leads(&place, &journal, None, &["d"]);
     let as_one: Arc<dyn Journal> = Arc::new(journal.another());
-    weir_metaserver::leave_journal(&config(&place, "a"), &as_one).unwrap();
+    weir_metaserver::leave_journal(&config(&place, "a"), &as_one, "late").unwrap();
     assert!(has(&place, "x"));
     leads(&place, &ModelJournal::default(), None, &["d"]);
 }

@@ -24,6 +24,7 @@ use weir_host::{clock, fs};
 use weir_types::{Error, Result};
 
 pub(crate) mod member;
+mod publisher;
 
 /// The most bytes of commits that wait for one [`Engine::flush`]; a commit
 /// beyond it flushes by itself.
@@ -212,11 +213,15 @@ impl Embedded {
             .map_err(|e| self.break_with(e))
     }
 
-    fn hand_over_if_due(&mut self) {
-        let Some(since) = self.active_since else { return };
+    fn is_hand_over_due(&self) -> bool {
+        let Some(since) = self.active_since else { return false };
         let old = clock::elapsed(since) >= Duration::from_millis(self.config.apply_delay_ms);
         let big = self.log.segment_bytes() >= self.rotate_at_bytes;
-        if self.committing.is_some() || self.flushed < self.sequence || !(old || big) {
+        self.committing.is_none() && (old || big)
+    }
+
+    fn hand_over_if_due(&mut self) {
+        if self.flushed < self.sequence || !self.is_hand_over_due() {
             return;
         }
         // Not fatal: the current segment is used until it is full.
@@ -387,13 +392,31 @@ impl Engine for Embedded {
             if let Err(e) = self.log.flush() {
                 return Err(self.break_with(e));
             }
-            self.flushed = self.sequence;
-            self.shared.flushed(self.flushed);
+            if self.flushed < self.sequence {
+                self.flushed = self.sequence;
+                self.shared.flushed(self.flushed);
+            }
             self.take_applied()?;
             self.hand_over_if_due();
             self.give_way()?;
         }
         // After whatever may have waited: replies leave next.
+        self.confirm_lead()?;
+        Ok(self.flushed)
+    }
+
+    fn begin_flush(&mut self) -> Result<Sequence> {
+        // With everything flushed redb may take it in.
+        if !matches!(self.role, Role::Leads { .. }) || self.is_hand_over_due() {
+            return self.flush();
+        }
+        self.shared.check_sound()?;
+        let went_on = self.begin_publishing()?;
+        self.take_applied()?;
+        // Turns that only wait for the journal are many, and put nothing into the log.
+        if went_on {
+            self.give_way()?;
+        }
         self.confirm_lead()?;
         Ok(self.flushed)
     }
@@ -429,6 +452,10 @@ impl Engine for Embedded {
             Role::Leads { .. } => Ok(()),
             _ => self.shared.wait(upto),
         }
+    }
+
+    fn has_journal(&self) -> bool {
+        matches!(self.role, Role::Leads { .. })
     }
 
     fn is_deposed(&self) -> bool {

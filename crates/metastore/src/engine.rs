@@ -165,6 +165,14 @@ pub trait Engine {
     /// means that no commit since the last flush may be acknowledged.
     fn flush(&mut self) -> Result<Sequence>;
 
+    /// Begins what [`Engine::flush`] does, and returns the last commit for which it is done. For
+    /// later commits it goes on in the background: the engine notifies its owner when it is done for
+    /// more of them, and the next call tells. Nothing that depends on a later commit may be
+    /// acknowledged, not even a read.
+    fn begin_flush(&mut self) -> Result<Sequence> {
+        self.flush()
+    }
+
     /// Asks for every commit up to `upto` to be made durable soon. Returns at
     /// once; [`Engine::synced`] tells when it has happened.
     fn request_sync(&mut self, upto: Sequence);
@@ -179,6 +187,11 @@ pub trait Engine {
     /// Flushes, and waits until every commit is durable. Blocks: for start-up,
     /// shutdown and tests.
     fn sync(&mut self) -> Result<()>;
+
+    /// Whether commits go to a journal, without which none of them may become known.
+    fn has_journal(&self) -> bool {
+        false
+    }
 
     /// Whether other servers may have continued after this engine's last state. Then only they know
     /// the outcome of commits that were not acknowledged.

@@ -124,6 +124,17 @@ pub trait Journal: Send + Sync {
     /// Forgets a member: no batches are kept for it.
     fn forget(&self, member: &str) -> Result<()>;
 
+    /// Forgets a member, and marks it: it takes part no more, until the log has ended and another one
+    /// is begun. Only the leader's call has an effect.
+    fn remove(&self, member: &str) -> Result<()>;
+
+    /// The members that are marked so.
+    fn removed(&self) -> Result<Vec<String>>;
+
+    /// Ends the log, as if nobody had begun it: a directory that follows it can go on from it no more.
+    /// The marks of removed members stay. Only the leader's call has an effect.
+    fn end(&self) -> Result<()>;
+
     /// What each member holds durably.
     fn members(&self) -> Result<Vec<Held>>;
 

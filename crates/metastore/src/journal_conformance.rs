@@ -84,6 +84,14 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     a.report("gone", Sequence(1)).unwrap();
     a.forget("gone").unwrap();
     assert_eq!(held().len(), 2);
+    a.report("away", Sequence(1)).unwrap();
+    a.report("away-too", Sequence(1)).unwrap();
+    assert!(a.remove("away").is_err(), "it does not lead");
+    assert_eq!((held().len(), a.removed().unwrap().len()), (4, 0));
+    b.remove("away").unwrap();
+    b.remove("away").unwrap();
+    assert_eq!((held().len(), a.removed().unwrap()), (3, vec!["away".to_owned()]));
+    a.forget("away-too").unwrap();
     b.cut(Sequence(9)).unwrap();
     assert_eq!(read_all(a, Sequence(5)), [all[2].clone(), batch(301, b"in time")]);
     assert_eq!(a.head().unwrap(), Some(Sequence(301)));
@@ -99,6 +107,19 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     // An append must follow the last record directly.
     assert!(a.append(Sequence(300), &batch(302, b"not behind")).is_err());
     assert_eq!(read_all(b, Sequence(300)), [batch(301, b"in time")]);
+
+    // A log that has ended is gone, and only another one can be begun, which knows nothing of it.
+    assert!(b.end().is_err(), "it does not lead");
+    assert_eq!(a.head().unwrap(), Some(Sequence(301)));
+    a.end().unwrap();
+    assert_eq!((b.extent().unwrap(), read_all(b, Sequence::ZERO)), (None, Vec::new()));
+    assert_eq!((held().len(), b.removed().unwrap()), (0, vec!["away".to_owned()]));
+    a.resign();
+    assert!(b.acquire("b", None).is_err(), "nobody has begun it");
+    let another = Begun { id: [9; 16], at: Sequence(301), from: Some([1; 16]), adopted: false };
+    b.acquire("b", Some(another)).unwrap().unwrap();
+    assert_eq!(b.removed().unwrap().len(), 0);
+    assert_eq!(a.extent().unwrap().and_then(|log| log.begun), Some(another));
 }
 
 /// Runs the suite of a log that an older version of Weir has begun: `forget_id` makes it one.

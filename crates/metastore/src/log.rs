@@ -10,6 +10,7 @@ use crate::record::{
 };
 use crate::record::{NEXT_MARK_OFFSET, SYNCED_MARK_OFFSET};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use weir_host::fs::{File, OpenHow};
 use weir_types::{Error, Result};
@@ -75,6 +76,11 @@ pub(crate) struct LogWriter {
     /// Bytes of the segment that have space reserved on disk.
     set_aside_bytes: u64,
     buffer: Vec<u8>,
+    /// The last records of the groups at the beginning of the buffer that were given to the journal,
+    /// each with the number of the group's bytes.
+    given: VecDeque<(Sequence, usize)>,
+    /// Bytes of these groups.
+    given_bytes: usize,
 }
 
 impl LogWriter {
@@ -98,6 +104,8 @@ impl LogWriter {
             segment_bytes: RECORDS_START as u64,
             set_aside_bytes: RECORDS_START as u64,
             buffer: Vec::new(),
+            given: VecDeque::new(),
+            given_bytes: 0,
         })
     }
 
@@ -121,9 +129,16 @@ impl LogWriter {
         self.buffer.len()
     }
 
-    /// The records that wait for [`LogWriter::flush`].
-    pub fn buffered(&self) -> &[u8] {
-        &self.buffer
+    /// The records that wait for [`LogWriter::flush`] and were not given to the journal.
+    pub fn ungiven(&self) -> &[u8] {
+        self.buffer.get(self.given_bytes..).unwrap_or_default()
+    }
+
+    /// Notes that [`LogWriter::ungiven`], of which `last` is the last record, was given to the
+    /// journal.
+    pub fn mark_given(&mut self, last: Sequence) {
+        self.given.push_back((last, self.buffer.len() - self.given_bytes));
+        self.given_bytes = self.buffer.len();
     }
 
     /// Reserves space for a commit, behind the buffered ones. After an error nothing has changed.
@@ -164,15 +179,35 @@ impl LogWriter {
     /// Appends the buffer to the segment in one write. After an error the
     /// segment may end in a torn record: nothing may be appended any more.
     pub fn flush(&mut self) -> Result<()> {
-        if self.buffer.is_empty() {
+        self.given.clear();
+        self.given_bytes = 0;
+        self.flush_front(self.buffer.len())
+    }
+
+    /// As [`LogWriter::flush`], with the groups up to `upto` that were given to the journal. Returns
+    /// the number of their bytes.
+    pub fn flush_given(&mut self, upto: Sequence) -> Result<usize> {
+        let mut bytes = 0;
+        while let Some((_, of_group)) = self.given.front().filter(|(last, _)| *last <= upto) {
+            bytes += of_group;
+            self.given.pop_front();
+        }
+        self.given_bytes -= bytes;
+        self.flush_front(bytes)?;
+        Ok(bytes)
+    }
+
+    fn flush_front(&mut self, bytes: usize) -> Result<()> {
+        if bytes == 0 {
             return Ok(());
         }
-        self.home.write(&self.file.file, &self.buffer, self.segment_bytes).map_err(|e| {
+        let front = &self.buffer[..bytes];
+        self.home.write(&self.file.file, front, self.segment_bytes).map_err(|e| {
             let file = self.home.display(&self.file.name);
             Error::from(std::io::Error::from(e)).context(format!("append to {file}"))
         })?;
-        self.segment_bytes += self.buffer.len() as u64;
-        self.buffer.clear();
+        self.segment_bytes += bytes as u64;
+        self.buffer.drain(..bytes);
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 
 use crate::engine::Sequence;
 use crate::journal::{Batch, Begun, Extent, Held, Journal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use weir_host::sync::{Mutex, MutexGuard};
+use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{Error, ErrorKind, Result};
 
 /// A fault of the next append: the caller gets `TimedOut`.
@@ -26,9 +26,12 @@ struct Shared {
     head: Option<Sequence>,
     batches: BTreeMap<Sequence, Vec<u8>>,
     members: BTreeMap<String, (Sequence, u64)>,
+    removed: BTreeSet<String>,
     reports: u64,
     servers: usize,
     fault: Option<LostAppend>,
+    /// Whether appends wait.
+    held: bool,
 }
 
 impl Shared {
@@ -41,6 +44,7 @@ impl Shared {
 #[derive(Default)]
 pub struct ModelJournal {
     shared: Arc<Mutex<Shared>>,
+    released: Arc<Condvar>,
     server: usize,
 }
 
@@ -50,14 +54,25 @@ impl ModelJournal {
     pub fn another(&self) -> Self {
         let mut shared = self.shared.lock();
         shared.servers += 1;
-        Self { shared: Arc::clone(&self.shared), server: shared.servers }
+        self.view_of(shared.servers)
     }
 
     /// The view of the server that leads.
     #[must_use]
     pub fn leading(&self) -> Self {
         let server = self.shared.lock().leader.as_ref().map_or(self.server, |(server, _)| *server);
-        Self { shared: Arc::clone(&self.shared), server }
+        self.view_of(server)
+    }
+
+    fn view_of(&self, server: usize) -> Self {
+        let (shared, released) = (Arc::clone(&self.shared), Arc::clone(&self.released));
+        Self { shared, released, server }
+    }
+
+    /// Makes appends wait, or go on.
+    pub fn hold_appends(&self, on: bool) {
+        self.shared.lock().held = on;
+        self.released.notify_all();
     }
 
     /// Ends the lead of whoever has it.
@@ -98,7 +113,11 @@ impl Journal for ModelJournal {
         if shared.leader.is_some() {
             return Ok(None);
         }
-        let log = Extent::led(shared.extent(), begin).ok_or(ErrorKind::NotFound)?;
+        let found = shared.extent();
+        let log = Extent::led(found, begin).ok_or(ErrorKind::NotFound)?;
+        if found.is_none() {
+            shared.removed.clear();
+        }
         (shared.begun, shared.head) = (log.begun, Some(log.head));
         shared.term += 1;
         shared.leader = Some((self.server, address.to_owned()));
@@ -112,6 +131,11 @@ impl Journal for ModelJournal {
     }
 
     fn append(&self, previous: Sequence, batch: &Batch) -> Result<()> {
+        let mut held = self.shared.lock();
+        while held.held {
+            held = self.released.wait(held);
+        }
+        drop(held);
         let mut shared = self.lead()?;
         if shared.head != Some(previous) {
             return Err(Error::new(ErrorKind::Corrupt, "the journal goes on elsewhere"));
@@ -148,6 +172,25 @@ impl Journal for ModelJournal {
 
     fn forget(&self, member: &str) -> Result<()> {
         self.shared.lock().members.remove(member);
+        Ok(())
+    }
+
+    fn remove(&self, member: &str) -> Result<()> {
+        let mut shared = self.lead()?;
+        shared.members.remove(member);
+        shared.removed.insert(member.to_owned());
+        Ok(())
+    }
+
+    fn removed(&self) -> Result<Vec<String>> {
+        Ok(self.shared.lock().removed.iter().cloned().collect())
+    }
+
+    fn end(&self) -> Result<()> {
+        let mut shared = self.lead()?;
+        (shared.begun, shared.head) = (None, None);
+        shared.batches.clear();
+        shared.members.clear();
         Ok(())
     }
 

@@ -75,6 +75,11 @@ impl SyncState {
         }
     }
 
+    /// What is called when there is something for [`crate::Engine::poll`].
+    pub fn notify(&self) -> Notify {
+        Arc::clone(&self.notify)
+    }
+
     /// The last durable commit.
     pub fn synced(&self) -> Sequence {
         Sequence(self.synced.load(Ordering::Acquire))

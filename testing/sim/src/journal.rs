@@ -2,7 +2,7 @@
 //! Leases expire or are lost early, appends lose their replies whether or not they were done,
 //! members are cut off, and truncated records are gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_host::clock;
@@ -37,6 +37,7 @@ struct State {
     head: Option<Sequence>,
     batches: BTreeMap<Sequence, Vec<u8>>,
     members: BTreeMap<String, (Sequence, u64)>,
+    removed: BTreeSet<String>,
     reports: u64,
     cut_off: Vec<bool>,
 }
@@ -68,6 +69,7 @@ impl JournalModel {
             head: None,
             batches: BTreeMap::new(),
             members: BTreeMap::new(),
+            removed: BTreeSet::new(),
             reports: 0,
             cut_off: vec![false; members],
         };
@@ -178,7 +180,11 @@ impl Journal for MemberJournal {
         if state.leader.is_some() {
             return Ok(None);
         }
-        let log = Extent::led(state.extent(), begin).ok_or(ErrorKind::NotFound)?;
+        let found = state.extent();
+        let log = Extent::led(found, begin).ok_or(ErrorKind::NotFound)?;
+        if found.is_none() {
+            state.removed.clear();
+        }
         (state.begun, state.head) = (log.begun, Some(log.head));
         state.term += 1;
         let (number, address) = (state.term, address.to_owned());
@@ -250,6 +256,30 @@ impl Journal for MemberJournal {
     fn forget(&self, member: &str) -> Result<()> {
         self.reach()?;
         self.model.lock().members.remove(member);
+        Ok(())
+    }
+
+    fn remove(&self, member: &str) -> Result<()> {
+        let number = self.fence()?;
+        self.reach()?;
+        let mut state = self.leading(number)?;
+        state.members.remove(member);
+        state.removed.insert(member.to_owned());
+        Ok(())
+    }
+
+    fn removed(&self) -> Result<Vec<String>> {
+        self.reach()?;
+        Ok(self.model.lock().removed.iter().cloned().collect())
+    }
+
+    fn end(&self) -> Result<()> {
+        let number = self.fence()?;
+        self.reach()?;
+        let mut state = self.leading(number)?;
+        (state.begun, state.head) = (None, None);
+        state.batches.clear();
+        state.members.clear();
         Ok(())
     }
 

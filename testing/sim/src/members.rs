@@ -1,10 +1,11 @@
-//! Several metadata servers with one journal, under faults. One client makes directories and
-//! remembers acknowledged ones; another one looks up the last acknowledged directory on whatever
-//! server it is connected to. Nothing acknowledged is ever missing, and there is a leader again
-//! within a minute.
+//! Several metadata servers with one journal, under faults. Some clients make directories and
+//! remember acknowledged ones. Others look up, on whatever server they are connected to, the last
+//! acknowledged directory, and those that are being made. Nothing that was acknowledged, or seen, is
+//! ever missing, and there is a leader again within a minute.
 
 use crate::journal::JournalModel;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use weir_host::thread::sleep;
 use weir_metaserver::{JournalConfig, MetaServerConfig, NewFileSystem, Observer};
 use weir_simhost::disk::SimDisk;
 use weir_simhost::{NodeId, Options, ProcessId, Simulation};
-use weir_types::{ClientId, ErrorKind, FileId, Result};
+use weir_types::{ClientId, Error, ErrorKind, FileId, Result};
 use weir_wire::Key;
 use weir_wire::key::MasterKey;
 
@@ -40,6 +41,10 @@ fn address(member: usize) -> String {
 /// The knowledge of the clients.
 #[derive(Default)]
 struct Seen {
+    /// What is being made; some of it may have been acknowledged meanwhile.
+    begun: RefCell<Vec<String>>,
+    /// What another client has seen, whether or not it was acknowledged.
+    noticed: RefCell<BTreeMap<String, FileId>>,
     acknowledged: RefCell<Vec<String>>,
     wrong: RefCell<Option<String>>,
     stop: Cell<bool>,
@@ -62,11 +67,13 @@ pub fn try_members(seed: u64) -> std::result::Result<(), String> {
     let writer = members.writer;
     let reader = members.sim.node("reader", SimDisk::new(seed));
     let mut clients = Vec::new();
-    for (node, work) in [(writer, write as fn(&Client, &Seen) -> Result<()>), (reader, look)] {
+    let works: [(NodeId, Work); 5] =
+        [(writer, write), (writer, write), (writer, write), (reader, look), (reader, peek)];
+    for (number, (node, work)) in works.into_iter().enumerate() {
         let seen = members.seen.clone();
         clients.push(members.sim.start(node, "client", move || {
             let done = client().and_then(|client| {
-                let done = work(&client, &seen);
+                let done = work(&client, number, &seen);
                 client.shutdown();
                 done
             });
@@ -248,8 +255,12 @@ impl Members {
         let node = self.sim.node("auditor", SimDisk::new(1));
         let process = self.sim.start(node, "audit", move || {
             let done = client().and_then(|client| {
-                let all = seen.acknowledged.borrow().clone();
-                let found = all.iter().try_for_each(|name| find(&client, name));
+                let acknowledged = seen.acknowledged.borrow().clone();
+                let noticed = seen.noticed.borrow().clone();
+                let found = acknowledged
+                    .iter()
+                    .try_for_each(|name| find(&client, name).map(drop))
+                    .and_then(|()| noticed.iter().try_for_each(|it| is_the_same(&client, it)));
                 client.shutdown();
                 found
             });
@@ -306,22 +317,46 @@ fn client() -> Result<Client> {
     }
 }
 
+/// What a client does, which has this number, until it is to stop.
+type Work = fn(&Client, usize, &Seen) -> Result<()>;
+
 /// Makes one directory after another.
-fn write(client: &Client, seen: &Seen) -> Result<()> {
+fn write(client: &Client, number: usize, seen: &Seen) -> Result<()> {
     for n in 0.. {
         if seen.stop.get() {
             break;
         }
-        let name = format!("d{n}");
+        let name = format!("d{number}-{n}");
+        seen.begun.borrow_mut().push(name.clone());
         client.mkdir(&Context::root(), FileId::ROOT, name.as_bytes(), 0o755)?;
+        seen.begun.borrow_mut().retain(|begun| *begun != name);
         seen.acknowledged.borrow_mut().push(name);
         sleep(PAUSE);
     }
     Ok(())
 }
 
+/// Looks up directories that are being made. Those that it sees must stay: if another server made one
+/// anew for a client that asks again, it would have another number.
+fn peek(client: &Client, _: usize, seen: &Seen) -> Result<()> {
+    while !seen.stop.get() {
+        let begun = seen.begun.borrow().clone();
+        for name in begun {
+            match client.lookup(&Context::root(), FileId::ROOT, name.as_bytes()) {
+                Ok(found) => {
+                    seen.noticed.borrow_mut().entry(name).or_insert(found.file);
+                }
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        sleep(PAUSE);
+    }
+    Ok(())
+}
+
 /// Looks up the last acknowledged directory.
-fn look(client: &Client, seen: &Seen) -> Result<()> {
+fn look(client: &Client, _: usize, seen: &Seen) -> Result<()> {
     while !seen.stop.get() {
         let last = seen.acknowledged.borrow().last().cloned();
         if let Some(name) = last {
@@ -332,7 +367,18 @@ fn look(client: &Client, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
-fn find(client: &Client, name: &str) -> Result<()> {
+fn find(client: &Client, name: &str) -> Result<FileId> {
     let found = client.lookup(&Context::root(), FileId::ROOT, name.as_bytes());
-    found.map(drop).map_err(|error| error.context(format!("{name}, which was acknowledged")))
+    let missing = |error: Error| error.context(format!("{name}, which was acknowledged or seen"));
+    found.map(|found| found.file).map_err(missing)
+}
+
+fn is_the_same(client: &Client, (name, seen): (&String, &FileId)) -> Result<()> {
+    match find(client, name)? {
+        file if file == *seen => Ok(()),
+        file => {
+            let what = format!("{name} was seen as {seen}, and is {file}: what was seen is lost");
+            Err(Error::new(ErrorKind::Corrupt, what))
+        }
+    }
 }

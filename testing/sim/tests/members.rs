@@ -52,8 +52,9 @@ fn nothing_acknowledged_is_missing_and_somebody_leads_whatever_happens_to_member
 
 /// The bugs, each with a seed that finds it. This seed is tried first; others are searched if it
 /// finds nothing because of other changes in the code.
-const BUGS: [(Bug, u64); 4] = [
+const BUGS: [(Bug, u64); 5] = [
     (Bug::AckBeforeAppend, 1),
+    (Bug::ReadBeforeAppend, 1),
     (Bug::OldLeaderAnswers, 1),
     (Bug::SnapshotSkips, 1),
     (Bug::CutJournalEarly, 1),

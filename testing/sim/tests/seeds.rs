@@ -343,6 +343,7 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ComputeWhileCut,
     Bug::ComputeFromShort,
     Bug::OldLeaderAnswers,
+    Bug::ReadBeforeAppend,
     Bug::SnapshotSkips,
     Bug::CutJournalEarly,
 ];

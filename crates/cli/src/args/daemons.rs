@@ -4,6 +4,7 @@ use super::choices::{ClientChoice, ClusterChoice};
 use crate::mount_options::KNOWN;
 use crate::text::{ByteSize, parse_size};
 use clap::{Args, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Run a server in the foreground
@@ -36,17 +37,21 @@ pub enum MetaCommand {
     Export(MetaExport),
     /// Make a metadata directory from a saved file
     Import(MetaImport),
-    /// Add metadata servers on this machine, which take over when the one that leads dies
+    /// Add metadata servers, which take over when the one that leads dies
     Add(MetaAdd),
-    /// Remove a metadata server of this machine
+    /// Set up the metadata server that `weir meta add --on` has added for this machine
+    Join(MetaJoin),
+    /// Remove a metadata server
     Remove(MetaRemove),
 }
 
-/// Add metadata servers on this machine, which take over when the one that leads dies
+/// Add metadata servers, which take over when the one that leads dies
 #[derive(Args)]
 #[command(
     after_help = "The cluster must be down (`weir down`). Several metadata servers share a journal \
-        on etcd, which must be installed and is started with them (docs/high-availability.md)."
+        on etcd (docs/high-availability.md). Without --on they are on this machine, and etcd, which \
+        must be installed, is started with them. With --on they are on other machines: the line that \
+        is printed is for `weir meta join` on each, and has the master key."
 )]
 pub struct MetaAdd {
     #[command(flatten)]
@@ -55,9 +60,33 @@ pub struct MetaAdd {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=6))]
     pub count: u32,
+    /// Add one on another machine, which listens at this address there; several: by commas
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',', conflicts_with = "count")]
+    pub on: Vec<SocketAddr>,
+    /// With --on: addresses of etcd on several machines, by commas: http://HOST:PORT
+    #[arg(long, value_name = "URLS", value_delimiter = ',', requires = "on")]
+    pub etcd: Vec<String>,
+    /// With --on: write the line to this file (mode 0600) [default: standard output]
+    #[arg(long, short, value_name = "FILE", requires = "on")]
+    pub output: Option<PathBuf>,
 }
 
-/// Remove a metadata server of this machine
+/// Set up the metadata server that `weir meta add --on` has added for this machine
+#[derive(Args)]
+#[command(
+    after_help = "The line that `weir meta add --on` has printed is read from standard input. A \
+        machine that has joined the cluster already has to be down (`weir down`). Afterwards `weir \
+        up` starts the metadata server with everything else."
+)]
+pub struct MetaJoin {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Read the line from this file [default: standard input]
+    #[arg(long, value_name = "FILE")]
+    pub invitation: Option<PathBuf>,
+}
+
+/// Remove a metadata server
 #[derive(Args)]
 #[command(
     after_help = "The cluster must be down (`weir down`). When only the first metadata server is \

@@ -1,21 +1,25 @@
 //! The members of etcd that `weir up --meta` and `weir meta add` make on this machine, for the
-//! journal of several metadata servers. They listen on a loopback address.
+//! journal of several metadata servers.
+//!
+//! They listen on Unix sockets in a directory that only its owner enters, and on no port. (Those of
+//! older versions have ports of a loopback address, and keep them: members of etcd remember where
+//! the others are.)
 
-use crate::cluster::ports;
+use crate::cluster::daemon::cluster_id;
 use crate::cluster::process::{self, Process};
 use crate::cluster::state::{Description, EtcdDescription, StateDir, make_dir};
 use crate::cluster::undo::Undo;
 use crate::failure::{Done, Failure};
 use crate::logging;
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_etcd::EtcdJournal;
 use weir_metaserver::Journal;
-
-use super::daemon::cluster_id;
 
 /// The name of etcd's program.
 pub const PROGRAM: &str = "etcd";
@@ -24,6 +28,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// From so many metadata servers on etcd has three members, so that whichever process dies is not
 /// needed. With fewer it has one.
 const METAS_FOR_THREE: usize = 3;
+/// What the address of a Unix socket begins with.
+const UNIX: &str = "unix://";
 /// The most bytes of its file that etcd takes.
 const QUOTA_BYTES: u64 = 2 << 30;
 
@@ -43,30 +49,37 @@ pub fn require() -> Done {
     }
 }
 
-/// Chooses addresses of new members for so many metadata servers.
-pub fn plan(listen: IpAddr, metas: usize) -> Done<(Vec<EtcdDescription>, ports::Held)> {
-    let at = if listen.is_loopback() { listen } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+/// New members for so many metadata servers.
+pub fn plan(metas: usize) -> Vec<EtcdDescription> {
     let count = if metas >= METAS_FOR_THREE { 3 } else { 1 };
-    let held = ports::free(at, 2 * count)?;
-    let address = |port: &u16| SocketAddr::new(at, *port).to_string();
-    let pairs = held.ports.chunks_exact(2).zip(1..);
-    let members = pairs.map(|(pair, id)| EtcdDescription {
-        id,
-        client: address(&pair[0]),
-        peer: address(&pair[1]),
-    });
-    Ok((members.collect(), held))
+    // etcd names a socket by a host and a port, in the directory in which it is started.
+    let socket = |of: &str, id: u32| format!("{UNIX}{of}-{id}:1");
+    let member =
+        |id| EtcdDescription { id, client: socket("client", id), peer: socket("peer", id) };
+    (1..=count).map(member).collect()
 }
 
-/// The addresses by which metadata servers ask etcd.
-pub fn endpoints(description: &Description) -> Vec<String> {
-    description.etcd.iter().map(|member| format!("http://{}", member.client)).collect()
+/// The addresses by which metadata servers of this machine ask these members.
+pub fn endpoints(state: &StateDir, description: &Description) -> Vec<String> {
+    let endpoint = |member: &EtcdDescription| match member.client.strip_prefix(UNIX) {
+        Some(socket) => format!("unix:{}", state.etcd_dirs().join(socket).display()),
+        None => url(&member.client),
+    };
+    description.etcd.iter().map(endpoint).collect()
 }
 
-/// The journal of the cluster.
-pub fn journal(description: &Description) -> Done<Arc<dyn Journal>> {
+/// The URL of an address in the description.
+fn url(address: &str) -> String {
+    match address.starts_with(UNIX) {
+        true => address.to_owned(),
+        false => format!("http://{address}"),
+    }
+}
+
+/// The journal of a cluster on the etcd at these addresses.
+pub fn journal(endpoints: &[String], description: &Description) -> Done<Arc<dyn Journal>> {
     let cluster = cluster_id(&description.id)?;
-    Ok(Arc::new(EtcdJournal::new(&endpoints(description), cluster)?))
+    Ok(Arc::new(EtcdJournal::new(endpoints, cluster)?))
 }
 
 /// Starts the members that are not running, and waits until etcd answers. Returns how many were
@@ -84,11 +97,18 @@ pub fn start(state: &StateDir, description: &Description, undo: &mut Undo) -> Do
         }
         require()?;
         undo.pid_files.push(pid_file.clone());
+        make_dir(&state.etcd_dirs(), 0o700)?;
         make_dir(&state.etcd_dir(member.id), 0o700)?;
+        for address in [&member.client, &member.peer] {
+            if let Some(socket) = address.strip_prefix(UNIX) {
+                remove_dead_socket(&state.etcd_dirs().join(socket))?;
+            }
+        }
         let arguments = arguments(state, description, member);
         undo.processes.push(process::start_other(
             PROGRAM,
             &arguments,
+            &state.etcd_dirs(),
             &state.log_file(&name),
             &pid_file,
         )?);
@@ -98,12 +118,22 @@ pub fn start(state: &StateDir, description: &Description, undo: &mut Undo) -> Do
     Ok(started)
 }
 
+/// Removes the socket of a process that was killed. etcd 3.4 does not, and then cannot listen there.
+fn remove_dead_socket(socket: &Path) -> Done {
+    match UnixStream::connect(socket) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(socket).map_err(|e| Failure::file(socket, e))
+        }
+        // There is none; or a process listens, whose socket stays.
+        _ => Ok(()),
+    }
+}
+
 fn arguments(
     state: &StateDir,
     description: &Description,
     member: &EtcdDescription,
 ) -> Vec<OsString> {
-    let url = |at: &String| format!("http://{at}");
     let all: Vec<String> = description
         .etcd
         .iter()
@@ -129,7 +159,7 @@ fn arguments(
 }
 
 fn await_answer(state: &StateDir, description: &Description) -> Done {
-    let journal = journal(description)?;
+    let journal = journal(&endpoints(state, description), description)?;
     let begin = Instant::now();
     loop {
         let error = match journal.head() {
@@ -151,5 +181,24 @@ fn await_answer(state: &StateDir, description: &Description) -> Done {
             logging::say("weir: etcd does not answer yet; waiting for it");
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_socket_of_a_dead_process_goes_and_that_of_a_living_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("client-1:1");
+        remove_dead_socket(&socket).unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        remove_dead_socket(&socket).unwrap();
+        assert!(socket.exists());
+        drop(listener);
+        remove_dead_socket(&socket).unwrap();
+        assert!(!socket.exists());
     }
 }

@@ -204,6 +204,7 @@ mod tests {
             invited: Vec::new(),
             metas: Vec::new(),
             etcd: Vec::new(),
+            journal: Vec::new(),
         };
         let server = (1, "127.0.0.1:20001");
         let config = data_servers::new_config(&state, &description, server, &[1], None);

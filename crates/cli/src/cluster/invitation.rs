@@ -5,13 +5,15 @@
 use crate::args::Invite;
 use crate::cluster::replaced::Offer;
 use crate::cluster::secret;
-use crate::cluster::state::{Description, Invited, StateDir};
+use crate::cluster::state::{Description, Invited, MetaDescription, StateDir};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::logging;
 use crate::output::print;
 use crate::settings;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use weir_connect::Credential;
@@ -21,10 +23,10 @@ use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::{Key, Level};
 
-/// The prefix of an invitation. A line with another version number is refused.
-const HEAD: &str = "weir-invitation-1:";
+/// An invitation.
+const LINE: Line = Line { head: "weir-invitation-", version: 1, by: "weir invite" };
 /// The longest invitation, in bytes: that with the most targets.
-pub const MAX_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// The contents of an invitation.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,8 +71,7 @@ impl Invitation {
             cluster: description.name.clone(),
             id: description.id.clone(),
             metadata: metadata.to_string(),
-            // All metadata servers are reached in the same way.
-            others: description.metas.iter().map(|meta| at(&meta.address, metadata.ip())).collect(),
+            others: description.metas.iter().map(|meta| at(meta, metadata.ip())).collect(),
             client,
             client_key: master.client(ClientId(client)).to_hex(),
             server,
@@ -110,28 +111,50 @@ impl Invitation {
 
     /// Writes the invitation to a file or to standard output.
     pub fn hand_out(&self, output: Option<&Path>) -> Done {
-        let line = self.to_line()?;
+        LINE.hand_out(self, output)
+    }
+
+    /// Parses an invitation. Errors do not show the line, which is secret.
+    pub fn from_line(line: &str) -> Done<Self> {
+        LINE.parse(line)
+    }
+}
+
+/// A kind of line that is a secret and goes from one machine to another.
+pub struct Line {
+    /// The prefix, before the version.
+    pub head: &'static str,
+    /// A line with another version number is refused.
+    pub version: u32,
+    /// The command that prints it.
+    pub by: &'static str,
+}
+
+impl Line {
+    /// Writes a line to a file or to standard output.
+    pub fn hand_out(&self, content: &impl Serialize, output: Option<&Path>) -> Done {
+        let line = self.of(content)?;
         match output {
             Some(path) => Ok(weir_connect::secret::write_new(path, &line)?),
             None => print(&line),
         }
     }
 
-    fn to_line(&self) -> Done<String> {
-        let bytes = serde_json::to_vec(self).map_err(|e| Failure::new(e.to_string()))?;
+    fn of(&self, content: &impl Serialize) -> Done<String> {
+        let bytes = serde_json::to_vec(content).map_err(|e| Failure::new(e.to_string()))?;
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("{HEAD}{digits}:{:08x}\n", crc32c(&bytes)))
+        Ok(format!("{}{}:{digits}:{:08x}\n", self.head, self.version, crc32c(&bytes)))
     }
 
-    /// Parses an invitation. Errors do not show the line, which is secret.
-    pub fn from_line(line: &str) -> Done<Self> {
+    /// Parses a line. Errors do not show it.
+    pub fn parse<T: DeserializeOwned>(&self, line: &str) -> Done<T> {
         let bad = |what: &str| {
             Failure::new(format!("not an invitation: {what}"))
-                .hint("it is the whole line that `weir invite` prints")
+                .hint(format!("it is the whole line that `{}` prints", self.by))
         };
         let line = line.trim();
-        let Some(rest) = line.strip_prefix(HEAD) else {
-            return Err(bad(match line.starts_with("weir-invitation-") {
+        let Some(rest) = line.strip_prefix(&format!("{}{}:", self.head, self.version)) else {
+            return Err(bad(match line.starts_with(self.head) {
                 true => "it is of another version of Weir: install the same on both machines",
                 false => "it begins otherwise",
             }));
@@ -146,6 +169,25 @@ impl Invitation {
         }
         serde_json::from_slice(&bytes).map_err(|_| bad("its fields are wrong"))
     }
+}
+
+/// Reads a line that this command has printed, from a file or from standard input.
+pub fn read_line(path: Option<&Path>, by: &str) -> Done<String> {
+    if let Some(path) = path {
+        return Ok(weir_connect::secret::read(path)?);
+    }
+    let input = std::io::stdin();
+    let mut line = String::new();
+    let read = match input.is_terminal() {
+        true => {
+            logging::say(&format!("weir: paste the line that `{by}` has printed:"));
+            input.read_line(&mut line)
+        }
+        // The writer may keep the pipe open and wait for this machine, so only one line is read.
+        false => BufReader::new(input.take(MAX_BYTES as u64)).read_line(&mut line),
+    };
+    read.map_err(|e| Failure::file(Path::new("standard input"), e))?;
+    Ok(line)
 }
 
 fn key(text: &str) -> Done<Key> {
@@ -203,12 +245,12 @@ fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
     Ok(at)
 }
 
-/// An address of the metadata servers' machine, as others reach it.
-fn at(listens: &str, ip: IpAddr) -> String {
-    listens.parse().map_or_else(
-        |_| listens.to_owned(),
-        |at: SocketAddr| SocketAddr::new(ip, at.port()).to_string(),
-    )
+/// The address of a metadata server, as others reach it: those of this machine all by one address.
+fn at(meta: &MetaDescription, ip: IpAddr) -> String {
+    match meta.address.parse::<SocketAddr>() {
+        Ok(at) if meta.here != Some(false) => SocketAddr::new(ip, at.port()).to_string(),
+        _ => meta.address.clone(),
+    }
 }
 
 /// Whether other machines may reach a metadata server that listens at this address.
@@ -273,7 +315,7 @@ mod tests {
             targets: vec![(9, secret.clone())],
             replaces: None,
         };
-        let line = invitation.to_line().unwrap();
+        let line = LINE.of(&invitation).unwrap();
         assert!(Invitation::from_line(&line).unwrap() == invitation);
         assert_eq!(invitation.targets().unwrap()[0].1.to_hex(), secret);
         let shown: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();

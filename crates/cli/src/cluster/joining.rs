@@ -6,7 +6,7 @@ use crate::args::Join;
 use crate::cluster::awaiting::{await_targets, never_heard_of};
 use crate::cluster::daemon::{cluster_id, data_name};
 use crate::cluster::data_servers::{self, target_config};
-use crate::cluster::invitation::{Invitation, MAX_BYTES};
+use crate::cluster::invitation::{Invitation, read_line};
 use crate::cluster::secret;
 use crate::cluster::starting::start_daemons;
 use crate::cluster::state::{Description, MetaDescription, ServerDescription, StateDir};
@@ -14,12 +14,10 @@ use crate::cluster::undo::Undo;
 use crate::cluster::{grow, ports, replaced};
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
-use crate::logging;
 use crate::output::print;
 use crate::settings;
-use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use weir_dataserver::DataServerConfig;
 use weir_store::{Target, TargetIdentity};
@@ -31,7 +29,7 @@ const REACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Runs `weir join`.
 pub fn run(join: &Join) -> Done {
     let state = settings::state_dir(&join.cluster)?;
-    let invitation = read(join.invitation.as_deref())?;
+    let invitation = Invitation::from_line(&read_line(join.invitation.as_deref(), "weir invite")?)?;
     if let Some(old) = invitation.replaces {
         return replaced::join(join, &state, &invitation, old);
     }
@@ -113,28 +111,6 @@ fn goes_on(failure: Failure, description: &Description) -> Failure {
     )
 }
 
-/// Reads the invitation from a file or from standard input.
-fn read(path: Option<&Path>) -> Done<Invitation> {
-    let line = match path {
-        Some(path) => weir_connect::secret::read(path)?,
-        None => {
-            let input = std::io::stdin();
-            if input.is_terminal() {
-                logging::say("weir: paste the line that `weir invite` has printed:");
-                let mut line = String::new();
-                input.read_line(&mut line).map(|_| line)
-            } else {
-                // The writer may keep the pipe open and wait for this machine, so only one line is
-                // read.
-                let mut line = String::new();
-                BufReader::new(input.take(MAX_BYTES as u64)).read_line(&mut line).map(|_| line)
-            }
-            .map_err(|e| Failure::file(Path::new("standard input"), e))?
-        }
-    };
-    Invitation::from_line(&line)
-}
-
 /// The address from which this machine reaches the metadata server. Other machines reach this one
 /// there.
 fn way_to(metadata: &str) -> Done<IpAddr> {
@@ -201,7 +177,7 @@ fn make(
     dirs: &[PathBuf],
 ) -> Done<ports::Held> {
     let others = (2..).zip(invitation.others.iter().cloned());
-    let others = others.map(|(id, address)| MetaDescription { id, address });
+    let others = others.map(|(id, address)| MetaDescription { id, address, here: None });
     let mut description = Description {
         name: invitation.cluster.clone(),
         id: invitation.id.clone(),
@@ -217,6 +193,7 @@ fn make(
         invited: Vec::new(),
         metas: others.collect(),
         etcd: Vec::new(),
+        journal: Vec::new(),
     };
     invitation.credential()?.write_new(&state.credential_file())?;
     let mut held = ports::Held::default();

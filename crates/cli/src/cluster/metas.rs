@@ -8,7 +8,8 @@ use crate::cluster::secret;
 use crate::cluster::state::{Description, MetaDescription, StateDir, make_dir};
 use crate::failure::{Done, Failure};
 use std::path::{Path, PathBuf};
-use weir_metaserver::{JournalConfig, MetaServerConfig};
+use std::sync::Arc;
+use weir_metaserver::{Journal, JournalConfig, MetaServerConfig};
 
 /// The name of the daemon of a metadata server.
 pub fn meta_name(id: u32) -> String {
@@ -17,10 +18,11 @@ pub fn meta_name(id: u32) -> String {
 
 /// The names of the daemons of all metadata servers of this machine, with their addresses.
 pub fn of_this_machine(description: &Description) -> Vec<(String, String)> {
-    match description.joined {
-        true => Vec::new(),
-        false => all(description),
-    }
+    let by_default = !description.joined;
+    let first = by_default.then(|| (META.to_owned(), description.metadata.clone()));
+    let others = description.metas.iter().filter(|meta| meta.here.unwrap_or(by_default));
+    let others = others.map(|meta| (meta_name(meta.id), meta.address.clone()));
+    first.into_iter().chain(others).collect()
 }
 
 fn all(description: &Description) -> Vec<(String, String)> {
@@ -31,9 +33,11 @@ fn all(description: &Description) -> Vec<(String, String)> {
 
 /// The addresses by which daemons and clients on this machine reach the metadata servers.
 pub fn addresses(state: &StateDir, description: &Description) -> Vec<String> {
+    let here = of_this_machine(description);
     let of_one = |(name, address): (String, String)| {
         let socket = state.socket_file(&name).map(|path| path.display().to_string());
-        socket.filter(|_| !description.joined || name == META).into_iter().chain([address])
+        let is_here = here.iter().any(|(own, _)| *own == name);
+        socket.filter(|_| is_here).into_iter().chain([address])
     };
     all(description).into_iter().flat_map(of_one).collect()
 }
@@ -43,9 +47,26 @@ pub fn addresses_for_others(description: &Description) -> Vec<String> {
     all(description).into_iter().map(|(_, address)| address).collect()
 }
 
+/// The addresses of etcd; none if there is no journal.
+fn endpoints(state: &StateDir, description: &Description) -> Vec<String> {
+    match description.journal.is_empty() {
+        true => etcd::endpoints(state, description),
+        false => description.journal.clone(),
+    }
+}
+
+/// The journal of the cluster.
+pub fn journal(state: &StateDir, description: &Description) -> Done<Arc<dyn Journal>> {
+    etcd::journal(&endpoints(state, description), description)
+}
+
 /// The part of the configuration of a metadata server that names the journal.
-pub fn journal_config(description: &Description, name: &str) -> Option<JournalConfig> {
-    let etcd = etcd::endpoints(description);
+pub fn journal_config(
+    state: &StateDir,
+    description: &Description,
+    name: &str,
+) -> Option<JournalConfig> {
+    let etcd = endpoints(state, description);
     (!etcd.is_empty()).then(|| JournalConfig { etcd, member: name.to_owned() })
 }
 
@@ -65,25 +86,34 @@ pub fn make(
     }
     make_dir(&dir, 0o700)?;
     copy_files(&state.metadata_dir(), &dir)?;
-    let first: toml::Table = read(&state.config_file(META))?;
     let master = state.key_file("master");
     let socket = state.socket_file(&name).map(|path| path.display().to_string());
     let listen = socket.into_iter().chain([meta.address.clone()]).collect();
     let config = MetaServerConfig {
         cluster: Some(cluster_id(&description.id)?),
         metrics,
-        journal: journal_config(description, &name),
+        journal: journal_config(state, description, &name),
         ..MetaServerConfig::new(dir, listen, master)
     };
-    let mut table: toml::Table =
-        to_text(&config)?.parse().map_err(|e: toml::de::Error| Failure::new(e.to_string()))?;
-    // Times and sizes are the same for all metadata servers.
-    for (key, value) in first {
-        if !matches!(&*key, "dir" | "listen" | "metrics" | "journal") {
-            table.insert(key, value);
-        }
+    write_config(state, &name, &to_text(&config)?, common_settings(state)?)
+}
+
+/// What the configuration of the first metadata server says, but for what others have of their own:
+/// times, sizes and the protection are the same for all metadata servers.
+pub fn common_settings(state: &StateDir) -> Done<toml::Table> {
+    let mut table = read(&state.config_file(META))?;
+    for own in ["cluster", "dir", "listen", "master_key_file", "metrics", "journal"] {
+        table.remove(own);
     }
-    write(&state.config_file(&name), &table)
+    Ok(table)
+}
+
+/// Writes the configuration of a metadata server, with these settings in the place of its own.
+pub fn write_config(state: &StateDir, name: &str, own: &str, common: toml::Table) -> Done {
+    let mut table: toml::Table =
+        own.parse().map_err(|e: toml::de::Error| Failure::new(e.to_string()))?;
+    table.extend(common);
+    write(&state.config_file(name), &table)
 }
 
 /// Copies the files of a directory, durably.
@@ -105,7 +135,7 @@ fn copy_files(from: &Path, to: &Path) -> Done {
 /// be running.
 pub fn settle(state: &StateDir, description: &Description) -> Done {
     for (name, _) in of_this_machine(description) {
-        let journal = journal_config(description, &name);
+        let journal = journal_config(state, description, &name);
         change(&state.config_file(&name), 0o644, |table| {
             match &journal {
                 Some(journal) => {

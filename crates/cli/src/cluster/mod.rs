@@ -18,6 +18,7 @@ pub mod joining;
 pub mod keys;
 pub mod life;
 pub mod meta_change;
+pub mod meta_elsewhere;
 mod meta_members;
 pub mod metas;
 mod metrics_on;

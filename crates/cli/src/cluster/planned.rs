@@ -76,11 +76,8 @@ pub fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
     let mut addresses = held.ports.iter().map(|port| SocketAddr::new(listen, *port).to_string());
     let metadata = addresses.next().unwrap_or_default();
     let others = addresses.by_ref().take(metas - 1).zip(2..);
-    let others = others.map(|(address, id)| MetaDescription { id, address }).collect();
-    let (etcd, held_for_etcd) = match metas {
-        1 => (Vec::new(), ports::Held::default()),
-        _ => etcd::plan(listen, metas)?,
-    };
+    let others = others.map(|(address, id)| MetaDescription { id, address, here: None }).collect();
+    let etcd = if metas > 1 { etcd::plan(metas) } else { Vec::new() };
     let servers = addresses
         .zip(1..)
         .map(|(address, id)| {
@@ -112,8 +109,9 @@ pub fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
         invited: Vec::new(),
         metas: others,
         etcd,
+        journal: Vec::new(),
     };
-    Ok(Plan { description, dirs, metrics, held: vec![held, held_for_metrics, held_for_etcd] })
+    Ok(Plan { description, dirs, metrics, held: vec![held, held_for_metrics] })
 }
 
 /// Links the targets that are elsewhere into the state directory.

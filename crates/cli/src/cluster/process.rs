@@ -281,11 +281,12 @@ pub struct DaemonSpec<'a> {
     pub network: Option<&'a Path>,
 }
 
-/// Starts another program as a daemon in a session of its own, which begins when the pid file names
-/// its process.
+/// Starts another program in a directory, as a daemon in a session of its own, which begins when the
+/// pid file names its process.
 pub fn start_other(
     program: &str,
     arguments: &[OsString],
+    dir: &Path,
     log: &Path,
     pid_file: &Path,
 ) -> Done<Process> {
@@ -296,7 +297,7 @@ pub fn start_other(
         .args(["sh", "-c", "read -r go && exec \"$0\" \"$@\" </dev/null", program])
         .args(arguments)
         .env_remove("NOTIFY_SOCKET")
-        .current_dir("/")
+        .current_dir(dir)
         .stdin(Stdio::piped())
         .stdout(log_file)
         .stderr(errors)

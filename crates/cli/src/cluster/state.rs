@@ -75,6 +75,16 @@ pub struct Description {
     /// The members of etcd on this machine that have the journal of several metadata servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub etcd: Vec<EtcdDescription>,
+    /// The addresses of etcd that was set up by hand, for metadata servers on several machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub journal: Vec<String>,
+}
+
+impl Description {
+    /// Whether there are several metadata servers, with a journal.
+    pub fn has_journal(&self) -> bool {
+        !self.etcd.is_empty() || !self.journal.is_empty()
+    }
 }
 
 /// A further metadata server of the cluster.
@@ -85,6 +95,9 @@ pub struct MetaDescription {
     pub id: u32,
     /// The `address:port` of the server.
     pub address: String,
+    /// Whether it is on this machine. Without this: as the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub here: Option<bool>,
 }
 
 /// A member of etcd.
@@ -93,9 +106,10 @@ pub struct MetaDescription {
 pub struct EtcdDescription {
     /// The number of the member.
     pub id: u32,
-    /// The `address:port` for metadata servers.
+    /// Where it listens for metadata servers: `unix://NAME`, a socket in `etcd/`; or `address:port`,
+    /// for members that an older version has made.
     pub client: String,
-    /// The `address:port` for the other members.
+    /// The same, for the other members.
     pub peer: String,
 }
 
@@ -541,12 +555,17 @@ mod tests {
                 Invited { client: 11, server: 7, targets: vec![8, 9], replaces: None },
                 Invited { client: 11, server: 7, targets: vec![10], replaces: Some(8) },
             ],
-            metas: vec![MetaDescription { id: 2, address: "127.0.0.1:20002".into() }],
+            metas: vec![MetaDescription {
+                id: 2,
+                address: "127.0.0.1:20002".into(),
+                here: Some(false),
+            }],
             etcd: vec![EtcdDescription {
                 id: 1,
                 client: "127.0.0.1:20003".into(),
                 peer: "127.0.0.1:20004".into(),
             }],
+            journal: vec!["http://10.0.0.1:2379".into()],
         };
         assert_eq!(description.last_port(), 20002);
         assert_eq!((description.free_server(3), description.free_server(30)), (8, 30));

@@ -101,7 +101,7 @@ fn go_on(up: &Up, mountpoint: Option<&Path>, undo: &mut Undo, lock: StateLock) -
         failure.say();
     }
     check_same(&state, &description, up)?;
-    if !description.etcd.is_empty() {
+    if description.has_journal() {
         // A change of the metadata servers may have been interrupted.
         metas::settle(&state, &description)?;
     }
@@ -185,7 +185,7 @@ fn lay_out(
         cluster: Some(cluster),
         metrics: metrics_of.next(),
         protection: least,
-        journal: metas::journal_config(description, META),
+        journal: metas::journal_config(state, description, META),
         ..MetaServerConfig::new(state.metadata_dir(), listen, state.key_file("master"))
     };
     secret::write_new_public(&state.config_file(META), &to_text(&meta)?)?;
@@ -339,7 +339,7 @@ fn running_metadata(state: &StateDir) -> Option<Process> {
 /// Connects to the metadata server. If it is running but does not answer, this waits and says so.
 pub fn await_metadata(state: &StateDir) -> Done<Client> {
     let credential = Credential::read(&state.credential_file())?;
-    let several = !state.description()?.etcd.is_empty();
+    let several = state.description()?.has_journal();
     let begin = Instant::now();
     let mut said = String::new();
     loop {

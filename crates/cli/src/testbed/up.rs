@@ -171,6 +171,7 @@ fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
         invited: Vec::new(),
         metas: Vec::new(),
         etcd: Vec::new(),
+        journal: Vec::new(),
     };
     make_described(&state, &description)
 }

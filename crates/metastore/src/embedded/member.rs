@@ -4,7 +4,9 @@
 //! - All that is in the local log and in redb is in the journal. The leader publishes a batch
 //!   before it flushes it; a follower takes batches from the journal.
 //! - Nothing is acknowledged after the lead is lost, neither changes nor reads.
+//! - `flushed` follows the journal: a commit counts as flushed only after its batch was appended.
 
+use super::publisher::Publisher;
 use super::{Embedded, EmbeddedConfig, MAX_BATCH_BYTES, max_record_bytes};
 use crate::engine::{Engine, Sequence, Write};
 use crate::journal::{Batch, Journal};
@@ -25,6 +27,7 @@ pub(super) enum Role {
     /// Commits come from the owner, and are appended to the journal.
     Leads {
         journal: Arc<dyn Journal>,
+        publisher: Publisher,
         /// Whether the lead is lost, or an append has an unknown outcome.
         deposed: bool,
     },
@@ -43,7 +46,7 @@ impl Role {
         match self {
             Role::Alone => Ok(()),
             Role::Leads { deposed: false, .. } if planted(Bug::OldLeaderAnswers) => Ok(()),
-            Role::Leads { journal, deposed: false } => journal.check(),
+            Role::Leads { journal, deposed: false, .. } => journal.check(),
             Role::Follows | Role::Leads { deposed: true, .. } => Err(ErrorKind::NotLeader.into()),
         }
     }
@@ -152,7 +155,9 @@ impl Embedded {
             );
             return Err(Error::new(ErrorKind::Stale, what));
         }
-        self.role = Role::Leads { journal, deposed: false };
+        let notify = self.shared.notify();
+        let publisher = Publisher::start(Arc::clone(&journal), self.sequence, notify)?;
+        self.role = Role::Leads { journal, publisher, deposed: false };
         Ok(())
     }
 
@@ -175,14 +180,39 @@ impl Embedded {
         }
     }
 
-    /// Appends the buffered commits to the journal.
+    /// Hands over the buffered commits for the journal, and takes in what it has meanwhile. Returns
+    /// whether there was any of it.
+    pub(super) fn begin_publishing(&mut self) -> Result<bool> {
+        let Role::Leads { publisher, .. } = &self.role else { return Ok(false) };
+        let records = self.log.ungiven();
+        let gives = !records.is_empty();
+        if gives {
+            publisher.give(records, self.sequence);
+            self.log.mark_given(self.sequence);
+        }
+        let published = publisher.published();
+        Ok(self.take_published(published)? || gives)
+    }
+
+    /// Publishes the buffered commits, and waits for the journal.
     pub(super) fn publish(&mut self) -> Result<()> {
-        let Role::Leads { journal, .. } = &self.role else { return Ok(()) };
-        let batch = Batch { last: self.sequence, records: self.log.buffered().to_vec() };
-        let appended = journal.check().and_then(|()| journal.append(self.flushed, &batch));
-        appended.map_err(|error| self.depose(error))?;
-        self.published_bytes.fetch_add(batch.records.len() as u64, Relaxed);
-        Ok(())
+        self.begin_publishing()?;
+        let Role::Leads { publisher, .. } = &self.role else { return Ok(()) };
+        let published = publisher.wait();
+        self.take_published(published).map(drop)
+    }
+
+    /// Appends to the local log what is in the journal. Returns whether there was more than before.
+    fn take_published(&mut self, published: Result<Sequence>) -> Result<bool> {
+        let published = published.map_err(|error| self.depose(error))?;
+        let is_more = published > self.flushed;
+        if is_more {
+            let bytes = self.log.flush_given(published).map_err(|e| self.break_with(e))?;
+            self.published_bytes.fetch_add(bytes as u64, Relaxed);
+            self.flushed = published;
+            self.shared.flushed(published);
+        }
+        Ok(is_more)
     }
 
     /// Fails when the lead is lost.

@@ -122,6 +122,53 @@ fn an_append_without_an_answer_leaves_nothing_here_that_is_not_in_the_journal() 
 }
 
 #[test]
+fn what_is_appended_in_the_background_counts_when_the_journal_has_it_and_in_order() {
+    let [one, _] = dirs();
+    let mut a = open(&one);
+    let on_a = lead(&mut a, ModelJournal::default());
+    put(&mut a, b"k", b"first").unwrap();
+    let first = a.flush().unwrap();
+    on_a.hold_appends(true);
+    for value in [b"2", b"3", b"4"] {
+        put(&mut a, b"k", value).unwrap();
+        assert_eq!(a.begin_flush().unwrap(), first, "the append is under way");
+        assert_eq!((a.synced(), on_a.head().unwrap()), (first, Some(first)));
+    }
+    assert_eq!(value(&a, b"k").unwrap(), b"4", "who asks is answered, but not yet told");
+    on_a.hold_appends(false);
+    assert_eq!(a.flush().unwrap(), a.sequence());
+    assert_eq!(on_a.head().unwrap(), Some(a.sequence()));
+    // What came while the first one was under way is one batch.
+    let batches = on_a.read(first).unwrap();
+    let ends: Vec<u64> = batches.iter().map(|batch| batch.last.0 - first.0).collect();
+    assert!(ends == [1, 3] || ends == [2, 3] || ends == [3], "{ends:?}");
+    assert_eq!(a.begin_flush().unwrap(), a.sequence(), "nothing is under way");
+    drop(a);
+    assert_eq!(value(&open(&one), b"k").unwrap(), b"4");
+}
+
+#[test]
+fn a_lead_that_is_lost_while_an_append_is_under_way_leaves_nothing_here() {
+    let [one, two] = dirs();
+    let (mut a, mut b) = (open(&one), open(&two));
+    let on_a = lead(&mut a, ModelJournal::default());
+    put(&mut a, b"k", b"sure").unwrap();
+    a.flush().unwrap();
+    on_a.hold_appends(true);
+    for value in [b"unsure", b"behind"] {
+        put(&mut a, b"k", value).unwrap();
+        a.begin_flush().unwrap();
+    }
+    on_a.end_lead();
+    on_a.hold_appends(false);
+    assert!(a.flush().is_err() && a.is_deposed() && a.begin_flush().is_err());
+    drop(a);
+    assert_eq!(value(&open(&one), b"k").unwrap(), b"sure");
+    lead(&mut b, on_a.another());
+    assert_eq!(value(&b, b"k").unwrap(), b"sure");
+}
+
+#[test]
 fn a_batch_is_never_larger_than_the_journal_takes() {
     let [one, two] = dirs();
     let (mut a, mut b) = (open(&one), open(&two));

@@ -87,6 +87,7 @@ impl<E: Engine> MetaMachine<E> {
             members: None,
             recorded: Recorded::default(),
             last_tick_ms: now.monotonic_ms,
+            is_stalled: false,
             connections: 0,
             engine,
         };

@@ -13,7 +13,10 @@ impl<E: Engine> MetaMachine<E> {
     pub fn on_tick(&mut self, now: Moment) -> Result<()> {
         self.engine.poll()?;
         self.notice_pause(now);
-        self.last_tick_ms = now.monotonic_ms;
+        // While replies wait for the journal it is as if the process was stopped.
+        if !self.is_stalled {
+            self.last_tick_ms = now.monotonic_ms;
+        }
         self.recorded.hand_over();
         self.exports.forget_old(now.monotonic_ms);
         self.revoked.forget_old(now.unix_ms());
@@ -39,6 +42,12 @@ impl<E: Engine> MetaMachine<E> {
         }
         goes_on(self.work(TICK_STEPS, now))?;
         no_room.map_or(Ok(()), Err)
+    }
+
+    /// Says whether replies wait for the journal: those who do not get them cannot go on, and are not
+    /// silent by themselves.
+    pub fn set_stalled(&mut self, is_stalled: bool) {
+        self.is_stalled = is_stalled;
     }
 
     /// Whether [`MetaMachine::work`] has anything to do.
@@ -79,11 +88,22 @@ impl<E: Engine> MetaMachine<E> {
     /// Ends a turn: when this returns, the turn's changes survive the death of the process. After
     /// an error no reply of this turn may be sent, and the server has to stop.
     pub fn flush(&mut self) -> Result<Sequence> {
+        self.reserve_ids()?;
+        self.engine.flush()
+    }
+
+    /// Ends a turn as [`MetaMachine::flush`], and waits for nothing that takes long: replies of this
+    /// turn may be sent when a later call returns the turn's last commit ([`Engine::begin_flush`]).
+    pub fn begin_flush(&mut self) -> Result<Sequence> {
+        self.reserve_ids()?;
+        self.engine.begin_flush()
+    }
+
+    fn reserve_ids(&mut self) -> Result<()> {
         match self.ids.upkeep(&mut self.engine) {
             // Who wants one, when all that are reserved are used, is told.
-            Err(error) if error.kind == ErrorKind::NoSpace => {}
-            other => other?,
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(()),
+            other => other,
         }
-        self.engine.flush()
     }
 }

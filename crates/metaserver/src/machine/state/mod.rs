@@ -77,6 +77,8 @@ pub struct MetaMachine<E: Engine> {
     pub(super) members: Option<Members>,
     pub(super) recorded: Recorded,
     pub(super) last_tick_ms: u64,
+    /// Whether replies have waited for the journal for long.
+    pub(super) is_stalled: bool,
     pub(super) connections: u32,
 }
 
