@@ -284,8 +284,7 @@ impl Follower {
         if vacant { self.stand(log, address) } else { Ok(None) }
     }
 
-    /// Fails if this member was removed. Whoever removes one leads meanwhile: who leads was not
-    /// removed after it has asked.
+    /// Fails if this member was removed. Only who leads removes one: so a leader that asks is told.
     fn require_member(&self) -> Result<()> {
         if !self.journal.removed()?.contains(&self.member) {
             return Ok(());

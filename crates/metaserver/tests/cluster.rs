@@ -145,6 +145,19 @@ fn a_process_that_was_stopped_blames_nobody() {
 }
 
 #[test]
+fn who_waits_for_replies_that_wait_for_the_journal_is_not_silent() {
+    let mut c = Model::new(1);
+    let me = &mut c.client(root());
+    for (is_stalled, state) in [(true, TargetState::Online), (false, TargetState::Offline)] {
+        c.machine.set_stalled(is_stalled);
+        for _ in 0..7 {
+            c.pass_ms(1000);
+        }
+        assert_eq!(states(&map(&mut c, me, Epoch(0)).unwrap()), [(1, state)]);
+    }
+}
+
+#[test]
 fn a_target_has_one_server_and_may_move_when_that_is_gone() {
     let mut c = Model::new(2);
     let me = &mut c.client(root());

@@ -108,6 +108,8 @@ pub fn run<J: Journal>(pair: &Pair<J>, end_lead: impl Fn()) {
     assert!(a.append(Sequence(300), &batch(302, b"not behind")).is_err());
     assert_eq!(read_all(b, Sequence(300)), [batch(301, b"in time")]);
 
+    end_lead();
+    a.acquire("a", None).unwrap().unwrap();
     // A log that has ended is gone, and only another one can be begun, which knows nothing of it.
     assert!(b.end().is_err(), "it does not lead");
     assert_eq!(a.head().unwrap(), Some(Sequence(301)));
