@@ -254,7 +254,8 @@ fn own_keys_of_targets_are_replaced_though_the_lead_moves_meanwhile() {
         let before = done.load(Ordering::Relaxed);
         eventually("it goes on", || done.load(Ordering::Relaxed) > before + 3);
     };
-    let rotate = || cluster.weir(&["key", "rotate", "--own", "--all"]);
+    let rotate =
+        |more: &[&str]| cluster.weir(&[&["key", "rotate", "--own", "--all"][..], more].concat());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
@@ -266,17 +267,17 @@ fn own_keys_of_targets_are_replaced_though_the_lead_moves_meanwhile() {
             goes_on();
             // Between the two steps: a server has not got its key yet.
             cluster.kill("data-2");
-            let said = rotate().ok();
+            let said = rotate(&[]).ok();
             assert!(said.contains("1 targets wait") && waiting() == 1, "{said}");
             cluster.kill(&metas::leader(&cluster));
             eventually("the next one knows", || waiting() == 1);
             cluster.weir(&["up"]).ok();
             eventually("it has its key", || waiting() == 0);
             goes_on();
-            // While the command runs.
+            // While the command runs. There are two generations of keys already.
             for _ in 0..2 {
                 let leads = metas::leader(&cluster);
-                let rotating = scope.spawn(rotate);
+                let rotating = scope.spawn(|| rotate(&["--now"]));
                 cluster.kill(&leads);
                 let said = rotating.join().unwrap().ok();
                 assert!(said.contains("sign capabilities from now on"), "{said}");
