@@ -508,7 +508,7 @@ impl File {
                 }
                 tries += 1;
                 if tries == MAX_COMPARED {
-                    let text = format!("segment {index} changes all the time");
+                    let text = format!("segment {index} changes all the time: compare again later");
                     return Err(Error::new(ErrorKind::Busy, text));
                 }
             }

@@ -58,8 +58,10 @@ pub(super) fn choose(
             if let Some(copy) = preferred.filter(|_| mirrored).and_then(named) {
                 return Some(Ok((copy, mirrored, 0.0, None)));
             }
-            let near = || servers.near_copy(segment, object.column);
-            if let Some(copy) = Some(()).filter(|()| by_speed && mirrored).and_then(|()| near()) {
+            if by_speed
+                && mirrored
+                && let Some(copy) = servers.near_copy(segment, object.column)
+            {
                 return Some(Ok((copy, mirrored, 0.0, None)));
             }
             let fastest = wanted

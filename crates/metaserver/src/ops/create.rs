@@ -141,7 +141,7 @@ fn open_existing(
     let needed = if truncate { request.rights.union(Rights::WRITE) } else { request.rights };
     open::require_openable(ctx, &inode, needed)?;
     if truncate && ctx.opens.rights(ctx.session, file).is_some() {
-        let text = "this client has the file open: cut it first, then open it without";
+        let text = "this client has the file open: set its size to 0, then open it without O_TRUNC";
         return Err(Error::new(ErrorKind::Busy, text).into());
     }
     ctx.opens.check_room(ctx.session)?;

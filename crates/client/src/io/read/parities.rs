@@ -66,7 +66,8 @@ pub(crate) fn compare(
     let code = Code::new(segment.columns.len(), segment.parities.len());
     let code = code.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
     if let Some(part) = (0..code.blocks()).find(|number| !has_whole(segment, *number)) {
-        let text = format!("part {part} of segment {} is being made", segment.index);
+        let text =
+            format!("part {part} of segment {} is being made: compare again later", segment.index);
         return Err(Error::new(ErrorKind::Unreachable, text));
     }
     // A parity is as long as the longest column, which is the first one.
@@ -121,7 +122,10 @@ fn read_all(
         let Some(part) = lacking.first() else { break };
         // Its disk may only be busy, or its server be started again.
         if rounds == MAX_ROUNDS {
-            let text = format!("part {part} of segment {} cannot be read", of.1.segment);
+            let text = format!(
+                "part {part} of segment {} cannot be read: compare again when its server is back",
+                of.1.segment
+            );
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
         wait.sleep(FIRST_PAUSE * 2_u32.pow(rounds))?;
